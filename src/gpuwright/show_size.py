@@ -9,7 +9,8 @@ from gpuwright.sizing.units import GIB
 
 if TYPE_CHECKING:
     from gpuwright.size_there import Fleet
-    from gpuwright.sizing.answer import Answer, Change, Figure, Option
+    from gpuwright.sizing.answer import Answer, Change, Option
+    from gpuwright.sizing.figures import Figure
 
 _FITS = {"yes": ("fits", "green"), "tight": ("fits only just", "yellow"), "no": ("does not fit", "red")}
 _BAR = 30

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
     import jinja2
 
-    from gpuwright.sizing.answer import Answer, Figure
+    from gpuwright.sizing.answer import Answer
     from gpuwright.sizing.cost_answer import CostAnswer, Line
+    from gpuwright.sizing.figures import Figure
 
 #: The drawing, in units of its own.
 _WIDTH = 1000

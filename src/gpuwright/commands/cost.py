@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from gpuwright import console, exits, knowledge, show_cost, sizing_page
 from gpuwright.commands import size
 from gpuwright.errors import BadInput
-from gpuwright.sizing import answer, cost_answer, costing, prices, timing, units
+from gpuwright.sizing import answer, cost_answer, costing, prices, units
+from gpuwright.sizing.figures import Range, exactly
 
 if TYPE_CHECKING:
     import argparse
@@ -49,7 +50,7 @@ def _asked(args: argparse.Namespace) -> cost_answer.Asked:
     )
 
 
-def _cards(args: argparse.Namespace, share: timing.Range) -> tuple[str, int, timing.Range]:
+def _cards(args: argparse.Namespace, share: Range) -> tuple[str, int, Range]:
     """The card, how many, and the hours on all of them: those that are told, those of the training, or a year's."""
     if args.model is None:
         if not args.gpu:
@@ -66,25 +67,25 @@ def _cards(args: argparse.Namespace, share: timing.Range) -> tuple[str, int, tim
         raise BadInput(
             "how long it computes is not said", ["--hours 2000, or for training --train --tokens 300B", _EXAMPLE]
         )
-    taken = timing.Range(trained["low"], trained["value"], trained["high"]).times(24) if trained else share
+    taken = Range(trained["low"], trained["value"], trained["high"]).times(24) if trained else share
     return found["gpu"], found["cards"], _hours(args.hours) or taken
 
 
 _EXAMPLE = "for example gpuwright cost llama-3.1-8b --train --tokens 1T --gpu H100 --gpus 64 --recompute full"
 
 
-def _hours(text: str | None) -> timing.Range | None:
+def _hours(text: str | None) -> Range | None:
     if text is None:
         return None
     hours = units.amount(text, "--hours", least=0.01)
-    return timing.Range(hours, hours, hours)
+    return exactly(hours)
 
 
-def _share(text: str | None) -> timing.Range:
+def _share(text: str | None) -> Range:
     if text is None:
         return costing.rate("utilisation_owned")
     share = units.share(text, "--share")
-    return timing.Range(share, share, share)
+    return exactly(share)
 
 
 def _years(text: str) -> float:

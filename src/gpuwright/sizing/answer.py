@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 from gpuwright.errors import BadInput
 from gpuwright.sizing import architecture, cards, formats, hosting, layout, memory, models, tables, timing
+from gpuwright.sizing.figures import Figure, Range, exactly, figure
 from gpuwright.sizing.units import DAY, GIB, sequences
 
 if TYPE_CHECKING:
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
 
     from gpuwright.sizing.architecture import Architecture
     from gpuwright.sizing.cards import Card
-    from gpuwright.sizing.hosting import Need
     from gpuwright.sizing.layout import Layout
     from gpuwright.sizing.memory import Inference, Memory, Training
 
@@ -40,18 +40,6 @@ USUAL = (
 )
 #: The most cards of a kind that anybody sets up together.
 _MOST = {"geforce": 8, "workstation": 8, "embedded": 1, "laptop": 1}
-
-
-class Figure(TypedDict):
-    """Something that is estimated, with what it may be as well."""
-
-    name: str
-    low: float
-    value: float
-    high: float
-    unit: str
-    text: str
-    source: NotRequired[str]
 
 
 class Option(TypedDict):
@@ -250,19 +238,17 @@ def _answer(shape: Architecture, question: Question, best: _Found, options: list
         "cards": best.layout.cards,
         "layout": best.layout.words(),
         "memory": [_part(part) for part in best.memory.parts],
-        "needed": {
-            "name": "needed on a card",
-            "low": best.memory.low,
-            "value": best.memory.value,
-            "high": best.memory.high,
-            "unit": "bytes",
-            "text": f"{best.card.name} has {best.card.room / GIB:.1f} GiB for a job",
-        },
+        "needed": figure(
+            "needed on a card",
+            Range(best.memory.low, best.memory.value, best.memory.high),
+            "bytes",
+            f"{best.card.name} has {best.card.room / GIB:.1f} GiB for a job",
+        ),
         "room": best.card.room,
         "options": [_option(each) for each in sorted(options, key=lambda each: (each.layout.cards, each.card.memory))],
         "changes": list(_changes(shape, best)),
         "speed": list(_speed(shape, question, best)),
-        "machine": [_need(each) for each in _machine(shape, best)],
+        "machine": _machine(shape, best),
         "warnings": list(_warnings(shape, question, best)),
         "updated": tables.load()["generated"],
     }
@@ -310,14 +296,7 @@ def _job(job: Job) -> tables.Row:
 
 
 def _part(part: memory.Part) -> Figure:
-    return {
-        "name": part.name,
-        "low": part.low,
-        "value": part.value,
-        "high": part.high,
-        "unit": "bytes",
-        "text": part.text,
-    }
+    return figure(part.name, Range(part.low, part.value, part.high), "bytes", part.text)
 
 
 def _option(found: _Found) -> Option:
@@ -331,19 +310,7 @@ def _option(found: _Found) -> Option:
     }
 
 
-def _need(need: Need) -> Figure:
-    return {
-        "name": need.name,
-        "low": need.low,
-        "value": need.value,
-        "high": need.high,
-        "unit": need.unit,
-        "text": need.text,
-        "source": need.source,
-    }
-
-
-def _machine(shape: Architecture, best: _Found) -> list[Need]:
+def _machine(shape: Architecture, best: _Found) -> list[Figure]:
     needs = hosting.machine(best.card, best.layout.cards)
     return [*needs, *hosting.checkpoints(shape, best.job)] if isinstance(best.job, memory.Training) else needs
 
@@ -402,8 +369,8 @@ def _speed(shape: Architecture, question: Question, best: _Found) -> Iterator[Fi
         rate = timing.decode(shape, job, best.layout, card)
         bound = timing.bound(shape, job, best.layout, card)
         text = f"{sequences(job.batch)} together, bound by {bound}"
-        yield _figure("tokens a second", rate, "tokens/s", text)
-        yield _figure(
+        yield figure("tokens a second", rate, "tokens/s", text)
+        yield figure(
             "until the first token",
             timing.prefill(shape, job, best.layout, card),
             "s",
@@ -413,38 +380,26 @@ def _speed(shape: Architecture, question: Question, best: _Found) -> Iterator[Fi
     peak = card.peak(job.scheme.precision)
     if not peak:
         return
-    reached = (
-        timing.Range(question.mfu, question.mfu, question.mfu)
-        if question.mfu
-        else timing.mfu(card, job, best.layout.cards)
-    )
+    reached = exactly(question.mfu) if question.mfu else timing.mfu(card, job, best.layout.cards)
     flops = timing.training_flops(shape, job)
     rate = reached.times(best.layout.cards * peak / flops)
     text = f"{reached.value:.0%} of {peak / 1e12:.0f} TFLOPS a card ({job.scheme.precision}, dense), {flops:.3g} FLOPs a token"
-    yield _figure("tokens a second", rate, "tokens/s", text)
+    yield figure("tokens a second", rate, "tokens/s", text)
     times = timing.step(shape, job, best.layout, card, reached)
-    yield _exact("a step computes", times["computing"], "s", f"{sequences(job.batch)} of {job.context} tokens")
+    yield figure("a step computes", exactly(times["computing"]), "s", f"{sequences(job.batch)} of {job.context} tokens")
     if times["sending"]:
         slower = (
             " (as long as computing: the network is the bottleneck)" if times["sending"] > times["computing"] else ""
         )
-        yield _exact(
+        yield figure(
             "a step sends gradients",
-            times["sending"],
+            exactly(times["sending"]),
             "s",
             f"over {card.link(best.layout.cards) / 1e9:.0f} GB/s a card{slower}",
         )
     if question.tokens:
         time = timing.training_time(flops * question.tokens, best.layout.cards, peak, reached).times(1 / DAY)
-        yield _figure("training", time, "days", f"{question.tokens:.3g} tokens, {flops * question.tokens:.3g} FLOPs")
-
-
-def _figure(name: str, found: timing.Range, unit: str, text: str) -> Figure:
-    return {"name": name, "low": found.low, "value": found.value, "high": found.high, "unit": unit, "text": text}
-
-
-def _exact(name: str, value: float, unit: str, text: str) -> Figure:
-    return {"name": name, "low": value, "value": value, "high": value, "unit": unit, "text": text}
+        yield figure("training", time, "days", f"{question.tokens:.3g} tokens, {flops * question.tokens:.3g} FLOPs")
 
 
 def _warnings(shape: Architecture, question: Question, best: _Found) -> Iterator[dict[str, str]]:

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 from gpuwright.errors import BadInput
 from gpuwright.sizing import costing, tables
-from gpuwright.sizing.answer import Figure
 from gpuwright.sizing.costing import HOURS_A_YEAR
+from gpuwright.sizing.figures import Figure, Range, figure
 
 if TYPE_CHECKING:
     from datetime import date
 
     from gpuwright.sizing.costing import Own, Rent
-    from gpuwright.sizing.timing import Range
 
 
 class Rented(TypedDict):
@@ -130,9 +129,9 @@ def cost(asked: Asked) -> CostAnswer:
         "ok": True,
         "gpu": asked.card,
         "cards": asked.cards,
-        "hours": _figure("hours", asked.hours, "h", f"on {asked.cards} cards"),
+        "hours": figure("hours", asked.hours, "h", f"on {asked.cards} cards"),
         "years": asked.years,
-        "share": _figure("share of the hours", asked.share, "", "that owned machines compute"),
+        "share": figure("share of the hours", asked.share, "", "that owned machines compute"),
         "rent": [_rented(each, asked) for each in rented],
         "own": [_owned(each, rented, asked) for each in bought],
         "plot": _plot(rented, bought, asked),
@@ -151,15 +150,8 @@ def _rented(rent: Rent, asked: Asked) -> Rented:
         "kind": rent.kind,
         "instances": rent.instances,
         "usd_hour": rent.rate,
-        "job": {
-            "name": "job",
-            "low": low.low,
-            "value": value.value,
-            "high": high.high,
-            "unit": "USD",
-            "text": _why(rent),
-        },
-        "term": _figure("term", year, "USD", f"{asked.years:g} years at {asked.share.value:.0%} of the hours"),
+        "job": figure("job", Range(low.low, value.value, high.high), "USD", _why(rent)),
+        "term": figure("term", year, "USD", f"{asked.years:g} years at {asked.share.value:.0%} of the hours"),
         "date": rent.day,
         "age_days": rent.age(asked.today),
         "source": _source(rent.row),
@@ -178,9 +170,9 @@ def _owned(own: Own, rented: list[Rent], asked: Asked) -> Owned:
     return {
         "what": own.row["what"],
         "count": own.count,
-        "price": _figure("price", own.price, "USD", "with cables, switches and racks"),
-        "parts": [_figure(name, found, "USD", text) for name, found, text in own.parts(asked.years, asked.share.value)],
-        "total": _figure("total", total, "USD", f"{asked.years:g} years at {asked.share.value:.0%} of the hours"),
+        "price": figure("price", own.price, "USD", "with cables, switches and racks"),
+        "parts": [figure(name, found, "USD", text) for name, found, text in own.parts(asked.years, asked.share.value)],
+        "total": figure("total", total, "USD", f"{asked.years:g} years at {asked.share.value:.0%} of the hours"),
         "usd_card_hour": total.value / used,
         "date": own.row["date"],
         "age_days": max((asked.today - costing.day(own.row["date"])).days, 0),
@@ -246,10 +238,6 @@ def _warnings(rented: list[Rent], bought: list[Own], asked: Asked) -> list[dict[
     if not bought:
         found.append({"rule": "prices", "text": f"no price to buy {asked.card} is known"})
     return found
-
-
-def _figure(name: str, found: Range, unit: str, text: str) -> Figure:
-    return {"name": name, "low": found.low, "value": found.value, "high": found.high, "unit": unit, "text": text}
 
 
 def _source(row: tables.Row) -> str:

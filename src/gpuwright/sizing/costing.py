@@ -8,7 +8,7 @@ from datetime import date
 from typing import TYPE_CHECKING
 
 from gpuwright.sizing import tables
-from gpuwright.sizing.timing import Range
+from gpuwright.sizing.figures import Range, exactly
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -50,7 +50,7 @@ class Rent:
         if self.kind == "spot":
             return self._again().times(self.rate * hours)
         paid = max(hours, self.years * HOURS_A_YEAR)
-        return Range(self.rate * paid, self.rate * paid, self.rate * paid)
+        return exactly(self.rate * paid)
 
     def _again(self) -> Range:
         """How often everything is computed: whatever instance is taken away, the job goes back to its last checkpoint."""
@@ -200,7 +200,7 @@ def standard_rates(given: dict[str, float], price: float) -> dict[str, Range]:
         "extras": Range(0.0, 0.0, 0.1) if home else rate("extras_price"),
         "resale": rate("card_value_by_year"),
     }
-    return {**rates, **{name: Range(value, value, value) for name, value in given.items()}}
+    return {**rates, **{name: exactly(value) for name, value in given.items()}}
 
 
 #: USD below which a machine stands in an office: nobody is paid for it, and no rack is rented.

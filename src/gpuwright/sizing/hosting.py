@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gpuwright.sizing import architecture, tables
+from gpuwright.sizing.figures import Figure, Range, figure
 from gpuwright.sizing.units import GB, GIB
 
 if TYPE_CHECKING:
@@ -24,36 +24,13 @@ _VOLTS = (120, 208, 230, 400)
 _STEP = 50
 
 
-@dataclass(frozen=True)
-class Need:
-    """What a machine needs of one thing.
-
-    Attributes:
-        name: what of.
-        low: the least that one can do with.
-        value: what to buy.
-        high: where more does not help.
-        unit: of the three.
-        text: why.
-        source: where the rule was read.
-    """
-
-    name: str
-    low: float
-    value: float
-    high: float
-    unit: str
-    text: str
-    source: str
-
-
-def machine(card: Card, cards: int) -> list[Need]:
-    """What one machine with so many of the cards needs."""
+def machine(card: Card, cards: int) -> list[Figure]:
+    """What one machine with so many of the cards needs: the least, what to buy, and where more does not help."""
     here = min(cards, MOST_CARDS)
     return [*_inside(card, here), *_power(card, here), *_outside(card, cards)]
 
 
-def _inside(card: Card, cards: int) -> Iterator[Need]:
+def _inside(card: Card, cards: int) -> Iterator[Figure]:
     gpu = cards * card.memory / GIB
     ratio = tables.rule("host_memory")
     text = f"{ratio['low']:g} to {ratio['high']:g} times the {gpu:.0f} GiB of the cards"
@@ -87,7 +64,7 @@ def _inside(card: Card, cards: int) -> Iterator[Need]:
         yield _need("PCIe lanes", cards * lanes["low"], wide, wide, "lanes", text, lanes)
 
 
-def _power(card: Card, cards: int) -> Iterator[Need]:
+def _power(card: Card, cards: int) -> Iterator[Figure]:
     if not card.power or card.kind in ("laptop", "embedded"):
         return
     margin = tables.rule("psu_margin")
@@ -129,7 +106,7 @@ def circuits(watts: float, share: float) -> dict[int, str]:
     return found
 
 
-def _outside(card: Card, cards: int) -> Iterator[Need]:
+def _outside(card: Card, cards: int) -> Iterator[Figure]:
     loader = tables.rule("loader_gpu")
     low, value, high = (loader[key] * cards for key in ("low", "value", "high"))
     yield _need(
@@ -152,7 +129,7 @@ def _outside(card: Card, cards: int) -> Iterator[Need]:
         )
 
 
-def checkpoints(shape: Architecture, job: Training) -> list[Need]:
+def checkpoints(shape: Architecture, job: Training) -> list[Figure]:
     """What checkpoints take of the disks."""
     each = tables.rule("checkpoint_bytes")
     kept = tables.rule("checkpoints_kept")["value"]
@@ -163,5 +140,5 @@ def checkpoints(shape: Architecture, job: Training) -> list[Need]:
     return [_need("checkpoint", low, value, high, "GB", text, each)]
 
 
-def _need(name: str, low: float, value: float, high: float, unit: str, text: str, rule: tables.Row) -> Need:
-    return Need(name, low, value, high, unit, text, tables.cite("machines", rule))
+def _need(name: str, low: float, value: float, high: float, unit: str, text: str, rule: tables.Row) -> Figure:
+    return figure(name, Range(low, value, high), unit, text, tables.cite("machines", rule))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gpuwright.sizing import architecture, tables
+from gpuwright.sizing.figures import Range
 
 if TYPE_CHECKING:
     from gpuwright.sizing.architecture import Architecture
@@ -17,19 +17,6 @@ if TYPE_CHECKING:
 _PASSES = {"full": 3.0, "lora": 2.0, "qlora": 2.0}
 #: Seconds that one all-reduce of a token's activations takes between cards of a machine, about; two a layer (assumed).
 _HOP = 15e-6
-
-
-@dataclass(frozen=True)
-class Range:
-    """A figure and what it may be as well."""
-
-    low: float
-    value: float
-    high: float
-
-    def times(self, factor: float) -> Range:
-        """All of it, by a factor."""
-        return Range(self.low * factor, self.value * factor, self.high * factor)
 
 
 def training_flops(shape: Architecture, job: Training) -> float:

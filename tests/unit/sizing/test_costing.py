@@ -10,7 +10,7 @@ import pytest
 from gpuwright.errors import BadInput
 from gpuwright.sizing import cards, costing, prices, tables
 from gpuwright.sizing.costing import HOURS_A_YEAR, Own, Rent
-from gpuwright.sizing.timing import Range
+from gpuwright.sizing.figures import Range
 
 TODAY = date(2026, 11, 27)
 PRICES: dict[str, Any] = tables.load()["prices"]

@@ -10,7 +10,7 @@ H100, RTX, ORIN = (cards.known()[name] for name in ("H100 SXM5 80GB", "GeForce R
 
 
 def needs(card: cards.Card, count: int) -> dict[str, list[float]]:
-    return {need.name: [need.low, need.value, need.high] for need in hosting.machine(card, count)}
+    return {need["name"]: [need["low"], need["value"], need["high"]] for need in hosting.machine(card, count)}
 
 
 def test_eight_h100_need_what_a_dgx_has() -> None:
@@ -69,9 +69,9 @@ def test_the_smallest_circuit_of_each_voltage_is_named(watts: float, circuits: d
 def test_a_checkpoint_is_fourteen_bytes_a_parameter_of_what_is_trained() -> None:
     shape = models.find("10B")
     (need,) = hosting.checkpoints(shape, memory.Training())
-    assert [need.low, need.value, need.high] == pytest.approx([120, 140, 160])
+    assert [need["low"], need["value"], need["high"]] == pytest.approx([120, 140, 160])
     assert hosting.checkpoints(shape, memory.Training(kind="lora")) == []
 
 
 def test_every_need_has_its_source() -> None:
-    assert all(need.source.startswith("compat/sizing/machines.yaml: ") for need in hosting.machine(H100, 16))
+    assert all(need["source"].startswith("compat/sizing/machines.yaml: ") for need in hosting.machine(H100, 16))

@@ -8,6 +8,7 @@ import pytest
 
 from gpuwright.sizing import architecture, cards, formats, memory, models, timing
 from gpuwright.sizing.architecture import Architecture
+from gpuwright.sizing.figures import Range
 from gpuwright.sizing.layout import Layout
 from gpuwright.sizing.units import DAY, HOUR
 
@@ -109,7 +110,7 @@ def reached(row: dict[str, Any]) -> float:
 def test_days_with_their_own_utilisation_are_theirs(row: dict[str, Any]) -> None:
     share = reached(row)
     flops = timing.training_flops(shape_of(row), job_of(row)) * row["tokens"]
-    found = timing.training_time(flops, row["gpus"], peak_of(row), timing.Range(share, share, share))
+    found = timing.training_time(flops, row["gpus"], peak_of(row), Range(share, share, share))
     assert found.value / HOUR * row["gpus"] == pytest.approx(hours(row), rel=0.1)
 
 
@@ -208,7 +209,7 @@ def test_gradients_go_around_once() -> None:
     """7 B parameters, 2 bytes, over 8 cards: 2 · 7/8 of 14 GB leave each card, at 450 GB/s of NVLink one way."""
     shape = models.find("7B")
     job = memory.Training(batch=8, context=2048)
-    half = timing.Range(0.5, 0.5, 0.5)
+    half = Range(0.5, 0.5, 0.5)
     found = timing.step(shape, job, Layout("ddp", 8), H100, half)
     assert found["sending"] == pytest.approx(2 * 7 / 8 * 14e9 / 450e9)
     flops = timing.training_flops(shape, job) * 8 * 2048
