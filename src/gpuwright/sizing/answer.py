@@ -126,7 +126,7 @@ def size(question: Question) -> Answer:
         [_card(question)] if question.card else [card for name in question.among if (card := cards.known().get(name))]
     )
     options = [found for card in candidates for found in _smallest(shape, question, card)]
-    best = _best(options) if not question.card or options else None
+    best = _best(options)
     if best is None:
         card = candidates[0] if question.card else max(candidates, key=lambda each: (each.memory, each.bandwidth))
         best = _nearest(shape, question, card)
