@@ -9,7 +9,7 @@ import json
 import re
 import shlex
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -126,9 +126,32 @@ class Fleet:
         return [(when, header, alert) for when, header, body in map(json.loads, lines) for alert in body["alerts"]]
 
 
+#: In the network of all nodes Docker gives a node that boots whichever address is free. In this one each keeps its own.
+_WIRES = f"{settings.NETWORK}-fleet"
+_CLONE = bytes.fromhex(settings.INSTANCE)
+_SUBNET = f"10.{200 + _CLONE[0] % 50}.{_CLONE[1]}"
+
+
+@pytest.fixture(scope="module")
+def wires() -> Iterator[Callable[[Node, int], None]]:
+    """Gives a node an address that stays over its boots."""
+    there: list[str] = []
+    engine.docker("network", "rm", _WIRES, check=False)  # of a run that was cut off
+    engine.docker("network", "create", "--label", settings.INSTANCE_LABEL, "--subnet", f"{_SUBNET}.0/24", _WIRES)
+
+    def connect(machine: Node, number: int) -> None:
+        there.append(settings.container_name(machine.name))
+        engine.docker("network", "connect", "--ip", f"{_SUBNET}.{number}", _WIRES, there[-1])
+
+    yield connect
+    for name in there:
+        engine.docker("network", "disconnect", "--force", _WIRES, name, check=False)
+    engine.docker("network", "rm", _WIRES)
+
+
 def address(machine: Node) -> str:
-    """The address of a node in the network of all nodes."""
-    form = "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}"
+    """The address that a node keeps."""
+    form = f'{{{{(index .NetworkSettings.Networks "{_WIRES}").IPAddress}}}}'
     return engine.docker_text("inspect", "--format", form, settings.container_name(machine.name)).strip()
 
 
@@ -141,10 +164,16 @@ def eventually(holds: Callable[[], bool], seconds: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def fleet(make_shared_node: Callable[[str, str], Node], tmp_path_factory: pytest.TempPathFactory) -> Fleet:
+def fleet(
+    make_shared_node: Callable[[str, str], Node],
+    wires: Callable[[Node, int], None],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Fleet:
     """Three nodes with cards, proven, with exporters and a watch; and one without a card that becomes their server."""
     server = make_shared_node("mon-server", "no-gpu")
     others = [make_shared_node(name, "two-h100") for name in ("mon-a", "mon-b", "mon-c")]
+    for number, each in enumerate((server, *others), 10):
+        wires(each, number)
     found = Fleet(server, others, tmp_path_factory.mktemp("fleet"))
     certificate(others[0], address=address(others[0]))
     exporters.write(server, AUTHORITY, others[0].shell(f"cat {_PAIR['certificate']}"))
