@@ -165,7 +165,6 @@ def measured(session: nox.Session) -> None:
         "-p",
         "no:cacheprovider",
         "tests/measured",
-        *session.posargs,
         env=environment,
     )
 
