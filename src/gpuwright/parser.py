@@ -299,11 +299,6 @@ def _gpus(verbs: _Verbs[Parser]) -> None:
 def _size(verbs: _Verbs[Parser]) -> None:
     parser = _verb(verbs, "size", "answer which cards a model needs, whether it fits and how fast it is", ansible=True)
     _job(parser)
-    parser.add_argument(
-        "--preset",
-        choices=("academic", "workstation", "enterprise", "edge"),
-        help="among the cards of a kind of machine",
-    )
     parser.add_argument("--here", action="store_true", help="on the cards of this machine")
     parser.add_argument("--html", metavar="FILE", help="write the answer as a page to forward")
     _hosts(parser)
@@ -343,6 +338,11 @@ def _job(parser: Parser, *, needed: bool = True) -> None:
         "--gpu", metavar="NAME", help="the card that is there (default: the smallest set that fits is looked for)"
     )
     cards.add_argument("--gpus", metavar="N", help="how many of it (default: the smallest number that fits)")
+    cards.add_argument(
+        "--preset",
+        choices=("academic", "workstation", "enterprise", "edge"),
+        help="among the cards of a kind of machine",
+    )
     job = parser.add_argument_group("job")
     job.add_argument(
         "--train",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 from gpuwright import card_looks, knowledge
 from gpuwright.errors import BadInput
-from gpuwright.sizing import answer
+from gpuwright.sizing import answer, cards
 from gpuwright.sizing.units import GIB
 
 if TYPE_CHECKING:
@@ -81,9 +81,11 @@ def _answer(question: Question, kind: Kind, count: int) -> Answer | None:
     name, memory = kind
     try:
         known = knowledge.card_called(name)
-        return answer.size(replace(question, card=known, most=count, memory=memory * _MIB))
     except BadInput:
         return None
+    if known not in cards.known():
+        return None
+    return answer.size(replace(question, card=known, most=count, memory=memory * _MIB))
 
 
 def _short(answers: Iterable[Answer]) -> list[str]:

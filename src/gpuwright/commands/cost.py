@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from gpuwright import console, exits, knowledge, show_cost, sizing_page
 from gpuwright.commands import size
-from gpuwright.errors import BadInput
+from gpuwright.errors import BadInput, Refused
 from gpuwright.sizing import answer, cost_answer, costing, prices, units
 from gpuwright.sizing.figures import Range, exactly
 
@@ -61,7 +61,8 @@ def _cards(args: argparse.Namespace, share: Range) -> tuple[str, int, Range]:
         return knowledge.card_called(args.gpu), size.number(args.gpus or "1", "--gpus"), hours
     found = answer.size(size.question(args))
     if not found["ok"]:
-        raise BadInput(found["conflicts"][0]["text"], [f"remedy: {found['conflicts'][0]['remedy']}"])
+        (conflict,) = found["conflicts"]
+        raise Refused(conflict["text"], [f"remedy: {conflict['remedy']}"], found["conflicts"])
     trained = next((row for row in found["speed"] if row["name"] == "training"), None)
     if trained is None and not args.hours:
         raise BadInput(

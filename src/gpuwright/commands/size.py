@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from gpuwright import card_looks, console, exits, hostrun, knowledge, show_size, size_there, sizing_page
 from gpuwright.errors import BadInput
-from gpuwright.sizing import answer, formats, memory, models, tables, units
+from gpuwright.sizing import answer, formats, memory, tables, units
 
 if TYPE_CHECKING:
     import argparse
@@ -43,7 +43,7 @@ def _there(args: argparse.Namespace) -> int:
     if args.here and args.inventory:
         raise BadInput("--here is this machine, and -i an inventory: give one of them")
     asked = question(args)
-    models.find(asked.model)
+    answer.refuse(asked)
     look = card_looks.There(args)(shown=True) if args.inventory else card_looks.Here()()
     found = size_there.judge(look, asked)
     code = exit_code(found)
@@ -73,7 +73,7 @@ def question(args: argparse.Namespace) -> answer.Question:
     if args.gpus and not args.gpu:
         raise BadInput("--gpus says how many cards there are: name the card with --gpu")
     card = knowledge.card_called(args.gpu) if args.gpu else None
-    preset = tables.scenario(args.preset) if getattr(args, "preset", None) else None
+    preset = tables.scenario(args.preset) if args.preset else None
     if preset and card:
         raise BadInput("--preset chooses among its cards: leave out --gpu")
     return answer.Question(

@@ -120,8 +120,7 @@ def size(question: Question) -> Answer:
     Raises:
         BadInput: there is no such model or card, or a job that cannot be.
     """
-    shape = models.find(question.model)
-    _refuse(shape, question)
+    shape = refuse(question)
     candidates = (
         [_card(question)] if question.card else [card for name in question.among if (card := cards.known().get(name))]
     )
@@ -145,15 +144,20 @@ class _Found:
         return memory.fits(self.memory, self.card.room)
 
 
-def _refuse(shape: Architecture, question: Question) -> None:
-    """Refuse what no model does."""
-    job = question.job
+def refuse(question: Question) -> Architecture:
+    """Refuse what no model does, before any card is looked at. Returns the shape of the model.
+
+    Raises:
+        BadInput: there is no such model, or a job that cannot be.
+    """
+    shape, job = models.find(question.model), question.job
     if shape.context and job.context > 64 * shape.context:
         raise BadInput(
             f"{shape.name} was made for {shape.context} tokens: a context of {job.context} is beyond all that stretches it"
         )
     if question.tokens and not isinstance(job, memory.Training):
         raise BadInput("--tokens says how much is trained on: add --train, or leave it out")
+    return shape
 
 
 def _card(question: Question) -> Card:

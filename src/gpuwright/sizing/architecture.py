@@ -244,11 +244,11 @@ def kept_tokens(shape: Architecture, context: int) -> float:
     return (shape.layers - windowed) * context + windowed * min(context, shape.window or context)
 
 
-def kept_width(shape: Architecture) -> int:
-    """Elements that a layer keeps of each token: key and value, or the latent vector."""
+def kept_width(shape: Architecture, tensor: int = 1) -> int:
+    """Elements that one of so many tensor-parallel cards keeps of each token and layer: whole heads; the latent vector is on each card."""
     if shape.latent:
         return shape.latent.kv_rank + shape.latent.rope
-    return 2 * shape.kv_heads * shape.head_dim
+    return 2 * math.ceil(shape.kv_heads / tensor) * shape.head_dim
 
 
 def forward_flops(shape: Architecture, context: int) -> float:

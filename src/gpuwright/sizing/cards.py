@@ -12,8 +12,8 @@ from gpuwright.sizing.units import GB, GIB, TERA
 KEPT_BACK = 0.012
 #: Bytes a second that a lane of PCIe gives, one way, by generation.
 _LANE = {2: 0.5 * GB, 3: 0.985 * GB, 4: 1.969 * GB, 5: 3.938 * GB, 6: 7.5 * GB}
-#: The network of a card in a machine of eight, where nobody says: 100 Gb/s between machines, by the guides; 400 Gb/s a card from Hopper on.
-_NETWORK = {"Hopper": 50 * GB, "Blackwell": 50 * GB, "Ampere": 25 * GB}
+#: Cards of one machine, at most.
+IN_A_MACHINE = 8
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Card:
     power: float
     nvlink: float
     lanes: int = 16
-    generation: int = 4
+    generation: int = 3
     tflops: dict[str, float] = field(default_factory=dict, hash=False)
 
     @property
@@ -51,9 +51,16 @@ class Card:
 
     def link(self, cards: int) -> float:
         """Bytes a second to the next card, one way, where a job has so many: NVLink or PCIe in a machine, the network between machines."""
-        if cards <= 8:
+        if cards <= IN_A_MACHINE:
             return self.nvlink / 2 or self.pcie * 0.8
-        return min(_NETWORK.get(self.architecture, 12.5 * GB), self.nvlink / 2 or self.pcie)
+        return min(network(self)["value"] / 8 * GB, self.nvlink / 2 or self.pcie)
+
+
+def network(card: Card) -> tables.Row:
+    """The rule for the network between machines, in Gb/s: of each card where machines are made for it, else of the machine."""
+    if card.kind != "datacenter":
+        return tables.rule("network_host")
+    return tables.rule("network_card_h100" if card.architecture in ("Hopper", "Blackwell") else "network_card_a100")
 
 
 @lru_cache(maxsize=1)

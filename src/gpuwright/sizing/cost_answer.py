@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NotRequired, TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 from gpuwright.errors import BadInput
 from gpuwright.sizing import costing, tables
@@ -68,7 +68,6 @@ class CostAnswer(TypedDict):
     own: list[Owned]
     plot: list[Line]
     warnings: list[dict[str, str]]
-    conflicts: NotRequired[list[dict[str, str]]]
     updated: str
 
 

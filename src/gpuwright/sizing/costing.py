@@ -8,6 +8,7 @@ from datetime import date
 from typing import TYPE_CHECKING
 
 from gpuwright.sizing import tables
+from gpuwright.sizing.cards import IN_A_MACHINE
 from gpuwright.sizing.figures import Range, exactly
 
 if TYPE_CHECKING:
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
 #: Days after which a price is told to be old.
 OLD = 180
 HOURS_A_YEAR = 8760
-#: Cards that are put into one machine.
-IN_ONE = 8
 #: Percent of instances that are taken away in a month where nobody says (AWS's middle bands), and hours until another one computes.
 _BAND = (5, 20)
 _RESTART = 0.5
@@ -163,7 +162,7 @@ class Own:
 
     @property
     def _machines(self) -> int:
-        return math.ceil(self.count / IN_ONE) if self.bare else int(self.row.get("machines", 1)) * self.count
+        return math.ceil(self.count / IN_A_MACHINE) if self.bare else int(self.row.get("machines", 1)) * self.count
 
     def _bought(self) -> str:
         whole = f", and {self._machines} machine{'s' if self._machines > 1 else ''} around" if self.bare else ""

@@ -58,7 +58,6 @@ class Scheme:
         stream: the residual stream.
         copies: 16-bit copies of the weights that a step makes.
         precision: of the tensor cores.
-        text: in a sentence.
     """
 
     name: str
@@ -70,20 +69,19 @@ class Scheme:
     stream: int
     copies: int
     precision: str
-    text: str
 
 
+# Everything in 32 bits; DeepSpeed's mixed precision; Megatron-LM's, whose gradients are summed in 32 bits; torch.autocast; everything in 16
+# bits; and Megatron-LM with products in 8 bits by Transformer Engine.
 SCHEMES = {
     each.name: each
     for each in (
-        Scheme("fp32", 4, 4, 0, 4, 4, 4, 0, "tf32", "everything in 32 bits"),
-        Scheme(
-            "mixed", 2, 2, 4, 4, 2, 2, 0, "bf16", "weights and gradients in 16 bits, the optimizer in 32 (DeepSpeed)"
-        ),
-        Scheme("megatron", 2, 4, 4, 4, 2, 2, 0, "bf16", "as mixed, gradients summed in 32 bits (Megatron-LM)"),
-        Scheme("amp", 4, 4, 0, 4, 2, 4, 2, "bf16", "weights in 32 bits, products in 16 (torch.autocast)"),
-        Scheme("bf16", 2, 2, 0, 2, 2, 2, 0, "bf16", "everything in 16 bits"),
-        Scheme("fp8", 2, 4, 4, 4, 2, 2, 1, "fp8", "as megatron, products in 8 bits (Transformer Engine)"),
+        Scheme("fp32", 4, 4, 0, 4, 4, 4, 0, "tf32"),
+        Scheme("mixed", 2, 2, 4, 4, 2, 2, 0, "bf16"),
+        Scheme("megatron", 2, 4, 4, 4, 2, 2, 0, "bf16"),
+        Scheme("amp", 4, 4, 0, 4, 2, 4, 2, "bf16"),
+        Scheme("bf16", 2, 2, 0, 2, 2, 2, 0, "bf16"),
+        Scheme("fp8", 2, 4, 4, 4, 2, 2, 1, "fp8"),
     )
 }
 

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from gpuwright.sizing import architecture, tables
+from gpuwright.sizing.cards import IN_A_MACHINE, network
 from gpuwright.sizing.figures import Figure, Range, figure
 from gpuwright.sizing.units import GB, GIB
 
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     from gpuwright.sizing.cards import Card
     from gpuwright.sizing.memory import Training
 
-#: Cards of one machine, at most.
-MOST_CARDS = 8
 #: Volts that are told: an outlet and a rack of America, an outlet and a rack of most other places.
 _VOLTS = (120, 208, 230, 400)
 #: Of a power supply that is bought in steps of so many watts.
@@ -26,7 +25,7 @@ _STEP = 50
 
 def machine(card: Card, cards: int) -> list[Figure]:
     """What one machine with so many of the cards needs: the least, what to buy, and where more does not help."""
-    here = min(cards, MOST_CARDS)
+    here = min(cards, IN_A_MACHINE)
     return [*_inside(card, here), *_power(card, here), *_outside(card, cards)]
 
 
@@ -71,7 +70,7 @@ def _power(card: Card, cards: int) -> Iterator[Figure]:
     cpu = tables.rule("cpu_server" if cards > 4 else "cpu_workstation" if cards > 1 else "cpu_desktop")
     count = 2 if cards > 4 else 1
     peak = cards * card.power + count * cpu["value"] + tables.rule("rest_desktop")["value"]
-    if cards == MOST_CARDS and card.kind == "datacenter":
+    if cards == IN_A_MACHINE and card.kind == "datacenter":
         peak = cards * card.power * tables.rule("server_power_to_cards")["value"]
     low, value, high = (_STEP * math.ceil(peak * (1 + margin[key]) / _STEP) for key in ("low", "value", "high"))
     yield _need("power supply", low, value, high, "W", f"peaks of {peak:.0f} W and 20 to 30 % more", margin)
@@ -112,21 +111,11 @@ def _outside(card: Card, cards: int) -> Iterator[Figure]:
     yield _need(
         "storage, reading", low, value, high, "GB/s", f"{loader['value']:g} GB/s for each card that trains", loader
     )
-    if cards > MOST_CARDS:
-        host, each = (
-            tables.rule("network_host"),
-            tables.rule("network_card_h100" if card.architecture in ("Hopper", "Blackwell") else "network_card_a100"),
-        )
-        text = f"between machines: {host['value']:g} Gb/s and up a machine; {each['value']:g} Gb/s a card where gradients must not wait"
-        yield _need(
-            "network",
-            host["value"],
-            each["value"] * MOST_CARDS,
-            each["value"] * MOST_CARDS,
-            "Gb/s a machine",
-            text,
-            each,
-        )
+    if cards > IN_A_MACHINE:
+        host, each = tables.rule("network_host"), network(card)
+        most = each["value"] * (IN_A_MACHINE if each["name"] != host["name"] else 1)
+        text = f"between machines: {host['value']:g} Gb/s and up a machine; {most:g} where gradients must not wait"
+        yield _need("network", host["value"], most, most, "Gb/s a machine", text, each)
 
 
 def checkpoints(shape: Architecture, job: Training) -> list[Figure]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from gpuwright.sizing.cards import IN_A_MACHINE
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -12,8 +14,6 @@ if TYPE_CHECKING:
 
 #: What data-parallel cards share: nothing (DDP), the optimizer, gradients too, weights too (ZeRO, arXiv:1910.02054; FSDP is zero3).
 STRATEGIES = ("single", "ddp", "zero1", "zero2", "zero3")
-#: Cards of one machine: tensor parallel stays within.
-MACHINE = 8
 #: The most cards that are looked at.
 MOST_CARDS = 16_384
 
@@ -89,7 +89,9 @@ def most_of(cards: int) -> int:
 
 
 def _cuts(shape: Architecture, cards: int) -> Iterator[tuple[int, int]]:
-    """Tensor and pipeline parallel that divide the cards and the model."""
+    """Tensor and pipeline parallel that divide the cards and the model. Tensor parallel stays within a machine."""
     for pipeline in (each for each in counts(cards) if each <= shape.layers and cards % each == 0):
-        for tensor in (each for each in counts(MACHINE) if shape.heads % each == 0 and (cards // pipeline) % each == 0):
+        for tensor in (
+            each for each in counts(IN_A_MACHINE) if shape.heads % each == 0 and (cards // pipeline) % each == 0
+        ):
             yield tensor, pipeline

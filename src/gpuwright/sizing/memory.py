@@ -127,7 +127,9 @@ def inference(shape: Architecture, job: Inference, layout: Layout) -> Memory:
     quantised = architecture.linear(shape)
     rest = architecture.parameters(shape) - quantised
     stored = (quantised * job.weights.bits + rest * (job.weights.bits if job.weights.whole else 16)) / 8 * part
-    kept = architecture.kept_tokens(shape, job.context) * _kept_width(shape, layout.tensor) / layout.pipeline
+    kept = (
+        architecture.kept_tokens(shape, job.context) * architecture.kept_width(shape, layout.tensor) / layout.pipeline
+    )
     cache = kept * job.cache * job.batch
     tokens = min(job.context * job.batch, _CHUNK)
     widest = 2 * shape.hidden + (3 if shape.gated else 2) * _widest(shape) / layout.tensor
@@ -352,13 +354,6 @@ def _around(layout: Layout) -> Part:
 
 def _widest(shape: Architecture) -> int:
     return max(shape.intermediate, shape.experts.intermediate * shape.experts.active if shape.experts else 0)
-
-
-def _kept_width(shape: Architecture, tensor: int) -> float:
-    """Elements of the KV cache that a card keeps of a token and layer: whole heads; the latent vector is on each card."""
-    if shape.latent:
-        return architecture.kept_width(shape)
-    return 2 * math.ceil(shape.kv_heads / tensor) * shape.head_dim
 
 
 def fits(memory: Memory, room: float) -> str:

@@ -45,11 +45,6 @@ def find(text: str) -> Architecture:
     )
 
 
-def names() -> list[str]:
-    """The models that have a name."""
-    return [row["name"] for row in tables.models()]
-
-
 def _named() -> dict[str, tables.Row]:
     return {
         str(each).lower(): row

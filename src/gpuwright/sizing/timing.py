@@ -78,8 +78,10 @@ def bound(shape: Architecture, job: Inference, layout: Layout, card: Card) -> st
 def _roofs(shape: Architecture, job: Inference, layout: Layout, card: Card) -> tuple[float, float]:
     """Seconds of a step for reading and for computing, at the most that the cards do."""
     touched = read_parameters(shape, job.batch) * job.weights.bits / 8
-    cache = architecture.kept_tokens(shape, job.context) * architecture.kept_width(shape) * job.cache * job.batch
-    reading = (touched + cache) / (layout.cards * card.bandwidth)
+    kept = (
+        architecture.kept_tokens(shape, job.context) * architecture.kept_width(shape, layout.tensor) / layout.pipeline
+    )
+    reading = (touched / layout.cards + kept * job.cache * job.batch) / card.bandwidth
     return reading, architecture.forward_flops(shape, job.context) * job.batch / (layout.cards * _peak(job, card))
 
 

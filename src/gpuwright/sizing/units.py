@@ -11,7 +11,6 @@ GIB = 2**30
 GB = 10**9
 TERA = 10**12
 DAY = 86_400.0
-HOUR = 3_600.0
 
 #: What stands behind a count, as people write it: thousands of tokens and parameters are powers of ten.
 _COUNTS = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "g": 10**9, "t": 10**12}

@@ -78,6 +78,16 @@ def test_prices_that_are_old_are_told(gpuwright: Callable[..., Any]) -> None:
     assert "older than 180 days" in answer["warnings"][0]["text"]
 
 
+def test_what_does_not_fit_has_no_price_and_says_what_helps(gpuwright: Callable[..., Any]) -> None:
+    words = ("cost", "7B", "--train", "--tokens", "1T", "--gpu", "4090", "--gpus", "1")
+    done = gpuwright(*words)
+    assert done.code == 3
+    assert "GiB are needed" in done.err
+    assert "--train qlora" in done.err
+    told = gpuwright(*words, "--json")
+    assert (told.code, told.json["ok"], told.json["conflicts"][0]["rule"]) == (3, False, "memory")
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -91,7 +101,6 @@ def test_prices_that_are_old_are_told(gpuwright: Callable[..., Any]) -> None:
         (("--gpu", "h100", "--kwh", "free"), "--kwh has to be a number"),
         (("--gpu", "h100", "--prices", "/nowhere.yml"), "the file of prices /nowhere.yml is not there"),
         (("7B", "--gpu", "4090"), "how long it computes is not said"),
-        (("70B", "--train", "--tokens", "1T", "--gpu", "4090", "--gpus", "1"), "GiB are needed"),
     ],
 )
 def test_bad_input_gets_one_clear_message(words: tuple[str, ...], said: str, gpuwright: Callable[..., Any]) -> None:

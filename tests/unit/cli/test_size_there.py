@@ -131,4 +131,7 @@ def test_a_model_that_is_none_is_refused_before_a_host_is_asked(
     gpuwright: Callable[..., Any], machine: Machine
 ) -> None:
     assert gpuwright("size", "7Q", "--here").code == 2
+    long = gpuwright("size", "llama-2-7b", "--context", "1M", "--here")
+    assert long.code == 2
+    assert "beyond all that stretches it" in long.err
     assert machine.asked == 0

@@ -47,6 +47,7 @@ def test_a_module_has_its_own_supply_and_no_slot() -> None:
 def test_only_several_machines_need_a_network() -> None:
     assert "network" not in needs(H100, 8)
     assert needs(H100, 16)["network"] == [100, 3200, 3200]
+    assert needs(RTX, 16)["network"] == [100, 100, 100]
     a100 = cards.known()["A100 SXM4 80GB"]
     assert needs(a100, 16)["network"][1] == 1600
 

@@ -10,10 +10,11 @@ from gpuwright.sizing import architecture, cards, formats, memory, models, timin
 from gpuwright.sizing.architecture import Architecture
 from gpuwright.sizing.figures import Range
 from gpuwright.sizing.layout import Layout
-from gpuwright.sizing.units import DAY, HOUR
+from gpuwright.sizing.units import DAY
 
 from .conftest import published
 
+HOUR = 3600
 RUNS = published()["rows"]
 RATES = published()["inference"]
 
@@ -189,6 +190,15 @@ def test_a_large_batch_is_bound_by_products_and_not_by_bandwidth() -> None:
     )
     assert many > 100 * one
     assert more == pytest.approx(many, rel=0.1)
+
+
+def test_the_latent_vector_is_read_by_every_card() -> None:
+    """DeepSeek-V3 over two cards: each reads half of the weights, and all of the cache."""
+    shape, job = models.find("deepseek-v3"), memory.Inference(context=100_000, batch=64)
+    weights = timing.read_parameters(shape, 64) * 2
+    cache = 61 * 576 * 2 * 100_000 * 64
+    found = timing.decode(shape, job, Layout("single", 1, 2), H100)
+    assert 64 / found.value == pytest.approx((weights / 2 + cache) / (3350e9 * 0.65) + 2 * 61 * 15e-6)
 
 
 def test_a_batch_goes_through_more_experts_than_a_token() -> None:
