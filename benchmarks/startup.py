@@ -37,7 +37,15 @@ def commands() -> dict[str, list[str]]:
         "gpuwright resolve --json": resolve,
         "gpuwright resolve --json, PyTorch wished": [*resolve, "--want", "pytorch"],
         "gpuwright size --json, any card": [program, "size", "llama-3.1-70b", "--json"],
-        "gpuwright size --json, training": [program, "size", "llama-3.1-405b", "--train", "--recompute", "full", "--json"],
+        "gpuwright size --json, training": [
+            program,
+            "size",
+            "llama-3.1-405b",
+            "--train",
+            "--recompute",
+            "full",
+            "--json",
+        ],
         "gpuwright cost --json": [program, "cost", "--gpu", "H100", "--gpus", "64", "--json"],
     }
 
