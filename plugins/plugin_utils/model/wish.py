@@ -6,10 +6,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import NamedTuple, TypedDict
-
-from .stack import ServerSettings, Settings
+from dataclasses import dataclass
+from typing import TypedDict
 
 _CUDA_OF_VARIANT = re.compile(r"^cu(?:da)?(\d\d)")
 
@@ -68,38 +66,8 @@ class Project:
     python: Requirement | None = None
 
 
-@dataclass(frozen=True)
-class MonitoringSettings:
-    """Where exporters of metrics listen, and who may read them. ``users``: fingerprints of their hashes, by name.
-    ``firewall``: networks for which the machine's firewall is opened.
-    """
-
-    address: str = "127.0.0.1"
-    gpu_port: int = 9400
-    node_port: int = 9100
-    certificate: str | None = None
-    key: str | None = None
-    users: Mapping[str, str] = field(default_factory=dict)
-    firewall: tuple[str, ...] = ()
-
-
-class Exporters(NamedTuple):
-    """What a host of the inventory tells, and where.
-
-    address: where the server asks; None where they listen for their own host alone, and that is another one. gpu_port: None where the
-    inventory says that it has no card.
-    """
-
-    host: str
-    address: str | None
-    gpu_port: int | None
-    node_port: int
-    tls: bool
-    users: bool
-
-
 class Values(TypedDict, total=False):
-    """The fields of a wish that were read so far, see wish.Wish; those of the container toolkit are in its own file."""
+    """The fields of a wish that were read so far, see wish.Wish; most components have theirs in a module of their own."""
 
     driver: bool
     driver_source: str | None
@@ -109,19 +77,6 @@ class Values(TypedDict, total=False):
     driver_set: str | None
     driver_imex: bool | None
     driver_peermem: bool
-    mig_layout: Mapping[str, tuple[str, ...]]
-    gpu_settings: Mapping[str, Settings]
-    gpu_log_days: int | None
-    watch_minutes: int | None
-    watch_mail: tuple[str, ...]
-    watch_smtp: str | None
-    watch_textfile_directory: str | None
-    watch_proof_max_age: int | None
-    monitoring: str | None
-    monitoring_settings: MonitoringSettings
-    monitoring_server: bool
-    monitoring_server_settings: ServerSettings
-    fleet: tuple[Exporters, ...]
     driver_runfile: str | None
     driver_runfile_sha256: str | None
     cuda: bool

@@ -304,8 +304,8 @@ def _toolkits(machine: Machine, wish: Wish, system: Row, support: CudaSupport, s
 def _without_cards(machine: Machine, wish: Wish, system: Row, log: Log) -> Stack:
     """Return the stack of a machine without NVIDIA GPU: framework environments for the CPU, its exporter, and a server of metrics."""
     left = [part.want for part in PARTS if part.cards and getattr(wish, part.key)]
-    left += ["gpu-log"] if wish.gpu_log_days else []
-    left += [watch.WANT] if wish.watch_minutes else []
+    left += ["gpu-log"] if wish.gpu_log else []
+    left += [watch.WANT] if wish.watch else []
     if left:
         log.warn("gpu.none", f"no NVIDIA GPU: {', '.join(left)} left out", DESIGN)
     stack: Stack = {}

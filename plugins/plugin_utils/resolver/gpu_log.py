@@ -18,16 +18,16 @@ MIB_A_CARD_AND_DAY = 0.35
 
 def allowed(machine: Machine, wish: Wish, log: Log) -> Wish:
     """Return the wish without the log on a machine whose nvidia-smi tells nothing of its card, and say so."""
-    if wish.gpu_log_days is None or machine.environment != "jetson":
+    if wish.gpu_log is None or machine.environment != "jetson":
         return wish
     log.warn("gpu-log.jetson", "gpu-log left out: the nvidia-smi of a Jetson tells none of its values", _JETSON)
-    return replace(wish, gpu_log_days=None)
+    return replace(wish, gpu_log=None)
 
 
 def choose(machine: Machine, wish: Wish, log: Log) -> GpuLog | None:
     """Return None without a wish, else for how many days the log is kept."""
-    if wish.gpu_log_days is None:
+    if wish.gpu_log is None:
         return None
-    most = MIB_A_CARD_AND_DAY * wish.gpu_log_days * len(machine.cards)
-    log.decided("gpu-log", f"a line a card and minute for {wish.gpu_log_days} days, at most {most:.0f} MiB", "the wish")
-    return {"days": wish.gpu_log_days}
+    most = MIB_A_CARD_AND_DAY * wish.gpu_log * len(machine.cards)
+    log.decided("gpu-log", f"a line a card and minute for {wish.gpu_log} days, at most {most:.0f} MiB", "the wish")
+    return {"days": wish.gpu_log}

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING
 from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
 
 from ..model.stack import CardExporter, Dcgm, Exporter, MonitoringExporters, NodeExporter
-from ..model.wish import MonitoringSettings
 from ..rules import Row
 from ..wish import Wish
-from ..wish.monitoring import ANY, DCGM, SMI
+from ..wish.monitoring import ANY, DCGM, SMI, MonitoringSettings
 from . import dcgm, firewall, listeners
 from .log import DESIGN, Entry, Log, Unresolved, conflict
 from .machine import Machine
@@ -118,7 +117,7 @@ def _node(row: Row, machine: Machine, wish: Wish, adopted: str | None, log: Log)
         "repository": row["repository"],
         "unit": row["unit"],
         "program": row["program"],
-        "textfiles": wish.watch_textfile_directory or paths.METRICS,
+        "textfiles": wish.watch_settings.textfile_directory or paths.METRICS,
         "flag": older["flag"] if older else _FLAG,
     }
 

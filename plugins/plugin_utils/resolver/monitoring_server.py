@@ -15,10 +15,9 @@ from ansible_collections.gpuwright.node.plugins.module_utils.observe.monitoring_
 )
 
 from ..model.stack import Grafana, MonitoringServer, ServerSettings, Target
-from ..model.wish import Exporters
 from ..rules import Row
 from ..wish import Wish
-from ..wish.monitoring_server import ALERTS_PORT, GRAFANA_PORT, PORT, default_settings, ports
+from ..wish.monitoring_server import ALERTS_PORT, GRAFANA_PORT, PORT, Exporters, default_settings, ports
 from . import grafana, listeners
 from .log import DESIGN, Entry, Log, Unresolved, conflict
 from .machine import Machine

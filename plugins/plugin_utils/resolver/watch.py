@@ -21,27 +21,28 @@ _JETSON = "docs.nvidia.com/jetson: nvidia-smi is there since JetPack 6 and tells
 
 def allowed(machine: Machine, wish: Wish, log: Log) -> Wish:
     """Return the wish without the watch on a machine whose nvidia-smi tells nothing of its card, and say so."""
-    if wish.watch_minutes is None or machine.environment != "jetson":
+    if wish.watch is None or machine.environment != "jetson":
         return wish
     log.warn("watch.jetson", "watch left out: the nvidia-smi of a Jetson tells nothing that could be judged", _JETSON)
-    return replace(wish, watch_minutes=None)
+    return replace(wish, watch=None)
 
 
 def choose(wish: Wish, log: Log) -> Watch | None:
     """Return None without a wish, else how often it looks, where its metrics are, and who is told."""
-    if wish.watch_minutes is None:
+    if wish.watch is None:
         return None
-    directory = wish.watch_textfile_directory or paths.METRICS
-    told = f"; mail to {', '.join(wish.watch_mail)}" if wish.watch_mail else ""
-    text = f"the node looks at itself every {wish.watch_minutes} minutes; metrics in {directory}{told}"
+    settings = wish.watch_settings
+    directory = settings.textfile_directory or paths.METRICS
+    told = f"; mail to {', '.join(settings.mail)}" if settings.mail else ""
+    text = f"the node looks at itself every {wish.watch} minutes; metrics in {directory}{told}"
     log.decided("watch", text, "the wish")
     expected = wish.gpus_expected
     return {
-        "minutes": wish.watch_minutes,
+        "minutes": wish.watch,
         "textfile_directory": directory,
-        "proof_max_age": wish.watch_proof_max_age or MAX_AGE,
-        "mail": list(wish.watch_mail),
-        "smtp": wish.watch_smtp,
+        "proof_max_age": settings.proof_max_age or MAX_AGE,
+        "mail": list(settings.mail),
+        "smtp": settings.smtp,
         "cards": {
             "count": len(expected) if isinstance(expected, tuple) else expected,
             "names": list(expected) if isinstance(expected, tuple) else None,

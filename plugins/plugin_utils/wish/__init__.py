@@ -14,7 +14,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric
 
 from ..model.errors import BadInput
 from ..model.stack import ServerSettings, Settings
-from ..model.wish import Exporters, FrameworkWish, MonitoringSettings, Project, Requirement, Values
+from ..model.wish import FrameworkWish, Project, Requirement, Values
 from ..rules import Row, Rules, gpus, load_rules
 from . import (
     container_toolkit,
@@ -30,7 +30,10 @@ from . import (
     specifiers,
     watch,
 )
+from .monitoring import MonitoringSettings
+from .monitoring_server import Exporters
 from .reading import AUTO, Variables, Words, around, as_list, bare, equals, is_no, is_yes
+from .watch import WatchSettings
 
 __all__ = ["DEFAULT_WANTS", "WORDS", "BadInput", "FrameworkWish", "Wish"]
 
@@ -66,12 +69,9 @@ class Wish:
     driver_peermem: bool = False
     mig_layout: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     gpu_settings: Mapping[str, Settings] = field(default_factory=dict)
-    gpu_log_days: int | None = None
-    watch_minutes: int | None = None
-    watch_mail: tuple[str, ...] = ()
-    watch_smtp: str | None = None
-    watch_textfile_directory: str | None = None
-    watch_proof_max_age: int | None = None
+    gpu_log: int | None = None
+    watch: int | None = None
+    watch_settings: WatchSettings = field(default_factory=WatchSettings)
     monitoring: str | None = None
     monitoring_settings: MonitoringSettings = field(default_factory=MonitoringSettings)
     monitoring_server: bool = False
@@ -122,10 +122,7 @@ class Wish:
     @property
     def nothing_wished(self) -> bool:
         """Say whether no component is asked for by name: DEFAULT_WANTS is what plan and up use then."""
-        named = (self.driver, self.cuda, self.cudnn, self.nccl, self.tensorrt, self.container_toolkit, self.frameworks)
-        kept = (self.gpu_log_days, self.watch_minutes, self.monitoring)
-        others = self.monitoring_server or self.projects
-        return not any(named) and not others and all(each is None for each in kept)
+        return not any(getattr(self, each) for words in WORDS for each in words.brings if each not in words.besides)
 
     @property
     def cpu(self) -> bool:

@@ -207,6 +207,7 @@ WORDS = Words(
     "cuda",
     "cuda",
     brings=("cuda", "cudnn", "nccl", "tensorrt", "cuda_compat"),
+    besides=("cuda_compat",),
     by_default=True,
     readers=_READERS,
     aliases={"cuda-toolkit": "cuda", "libnccl2": "nccl"},

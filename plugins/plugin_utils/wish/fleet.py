@@ -6,13 +6,15 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Mapping
+from typing import cast
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import addresses
 
 from ..model.errors import BadInput
-from ..model.wish import Exporters, MonitoringSettings, Values
+from ..model.wish import Values
 from ..rules import load_rules
 from . import monitoring
+from .monitoring_server import Exporters
 from .reading import Variables, as_list
 
 _CARDS = "gpuwright_gpus_expected"
@@ -37,9 +39,10 @@ def _of_host(name: str, variables: Variables, server: str) -> Exporters | None:
         monitoring.WORDS.read(values, known, load_rules())
     except BadInput as error:
         raise BadInput(f"{name}: {error.message}", error.suggestions) from None
-    if not (values.get("monitoring") or _named(known)):
+    read = cast("monitoring.Fields", values)
+    if not (read.get("monitoring") or _named(known)):
         return None
-    settings = values.get("monitoring_settings") or MonitoringSettings()
+    settings = read.get("monitoring_settings") or monitoring.MonitoringSettings()
     return Exporters(
         host=name,
         address=_asked_at(name, known, settings.address, server),

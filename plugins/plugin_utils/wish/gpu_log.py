@@ -5,11 +5,19 @@
 from __future__ import annotations
 
 import re
+from typing import TypedDict
 
 from ..model.errors import BadInput
 from ..model.wish import Values
 from ..rules import Rules
-from .reading import AUTO, Variables, Words, equals, is_no
+from .reading import AUTO, Variables, Words, equals, is_no, put
+
+
+class Fields(TypedDict, total=False):
+    """The log's field of a wish."""
+
+    gpu_log: int | None
+
 
 VARIABLE = "gpu_log_days"
 _WANT = "gpu-log"
@@ -29,20 +37,20 @@ def _read_want(values: Values, spec: str, want: str, rules: Rules) -> None:
     """Read gpu-log, or gpu-log=7 for a week."""
     del rules
     days = equals(spec, want)
-    values["gpu_log_days"] = DAYS if days in AUTO else _days(days, _WANT)
+    put(values, Fields(gpu_log=DAYS if days in AUTO else _days(days, _WANT)))
 
 
 def _read_variables(values: Values, variables: Variables, rules: Rules) -> None:
     del rules
     days = variables.get(VARIABLE)
     if not is_no(days):
-        values["gpu_log_days"] = _days(days, VARIABLE)
+        put(values, Fields(gpu_log=_days(days, VARIABLE)))
 
 
 WORDS = Words(
     "gpu_log",
     _WANT,
-    brings=(VARIABLE,),
+    brings=("gpu_log",),
     readers={_WANT: _read_want},
     variables=(VARIABLE,),
     of_host=(VARIABLE,),

@@ -6,13 +6,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import cast
+from typing import TypedDict, cast
 
 from ..model.errors import BadInput
 from ..model.stack import Settings
 from ..model.wish import Values
 from ..rules import Rules
-from .reading import Variables, Words, equals
+from .reading import Variables, Words, equals, put
+
+
+class Fields(TypedDict, total=False):
+    """The field of a wish that has the settings, by card."""
+
+    gpu_settings: Mapping[str, Settings]
+
 
 VARIABLE = "gpu_settings_cards"
 _EXAMPLE = "gpu_settings_cards: {all: {power_limit: 350}}"
@@ -115,9 +122,9 @@ _SETTINGS: Mapping[str, Callable[[object, str], object]] = {
 def _read_power_limit(values: Values, spec: str, want: str, rules: Rules) -> None:
     """Read a power limit of all cards as people write it: 350, 350W, default."""
     del rules
-    cards = values.get("gpu_settings") or {}
+    cards = cast("Fields", values).get("gpu_settings") or {}
     limit = _watts(equals(spec, want) or "", "power-limit")
-    values["gpu_settings"] = {**cards, "all": {**cards.get("all", {}), "power_limit": limit}}
+    put(values, Fields(gpu_settings={**cards, "all": {**cards.get("all", {}), "power_limit": limit}}))
 
 
 def _read_variables(values: Values, variables: Variables, rules: Rules) -> None:
@@ -128,7 +135,7 @@ def _read_variables(values: Values, variables: Variables, rules: Rules) -> None:
         return
     if not isinstance(given, Mapping):
         raise BadInput(f"{VARIABLE} has to map cards to their settings, found {type(given).__name__}", [_EXAMPLE])
-    values["gpu_settings"] = {_card(card): _settings(str(card), rows) for card, rows in given.items()}
+    put(values, Fields(gpu_settings={_card(card): _settings(str(card), rows) for card, rows in given.items()}))
 
 
 WORDS = Words(

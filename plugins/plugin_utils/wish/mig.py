@@ -4,17 +4,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TypedDict
+
 from ..model.wish import Values
 from ..rules import Rules
 from . import datacentre
-from .reading import Variables, Words
+from .reading import Variables, Words, put
+
+
+class Fields(TypedDict, total=False):
+    """The layout's field of a wish: profiles by card."""
+
+    mig_layout: Mapping[str, tuple[str, ...]]
 
 
 def _read_variables(values: Values, variables: Variables, rules: Rules) -> None:
     del rules
     layout = datacentre.mig_layout(variables.get("mig_layout"))
     if layout:
-        values["mig_layout"] = layout
+        put(values, Fields(mig_layout=layout))
 
 
 WORDS = Words("mig", variables=("mig_layout",), of_host=("mig_layout",), read=_read_variables)

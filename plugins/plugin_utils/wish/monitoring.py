@@ -8,11 +8,36 @@ import hashlib
 import ipaddress
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypedDict
 
 from ..model.errors import BadInput
-from ..model.wish import MonitoringSettings, Values
+from ..model.wish import Values
 from ..rules import Rules
-from .reading import AUTO, Variables, Words, equals, is_no
+from .reading import AUTO, Variables, Words, equals, is_no, put
+
+
+@dataclass(frozen=True)
+class MonitoringSettings:
+    """Where exporters of metrics listen, and who may read them. ``users``: fingerprints of their hashes, by name.
+    ``firewall``: networks for which the machine's firewall is opened.
+    """
+
+    address: str = "127.0.0.1"
+    gpu_port: int = 9400
+    node_port: int = 9100
+    certificate: str | None = None
+    key: str | None = None
+    users: Mapping[str, str] = field(default_factory=dict)
+    firewall: tuple[str, ...] = ()
+
+
+class Fields(TypedDict, total=False):
+    """The fields of a wish that are of the exporters; ``monitoring``: what tells of the cards."""
+
+    monitoring: str | None
+    monitoring_settings: MonitoringSettings
+
 
 _WANT = "monitoring"
 SOURCE, ADDRESS = "monitoring_source", "monitoring_address"
@@ -45,14 +70,14 @@ def _read_want(values: Values, spec: str, want: str, rules: Rules) -> None:
     """Read monitoring, or monitoring=dcgm."""
     del rules
     source = equals(spec, want)
-    values["monitoring"] = ANY if source in AUTO else _source(source, _WANT)
+    put(values, Fields(monitoring=ANY if source in AUTO else _source(source, _WANT)))
 
 
 def _read_variables(values: Values, variables: Variables, rules: Rules) -> None:
     """Read the settings. Raises BadInput for what cannot be read; no message has anything of a hash."""
     del rules
     if not is_no(variables.get(SOURCE)):
-        values["monitoring"] = _source(variables[SOURCE], SOURCE)
+        put(values, Fields(monitoring=_source(variables[SOURCE], SOURCE)))
     default = MonitoringSettings()
     files = _tls(variables.get(TLS))
     settings = MonitoringSettings(
@@ -68,7 +93,7 @@ def _read_variables(values: Values, variables: Variables, rules: Rules) -> None:
         text = f"{GPU_PORT} and {NODE_PORT} are both {settings.gpu_port}: two programs cannot listen on one port"
         raise BadInput(text, [f"{GPU_PORT}: {default.gpu_port}", f"{NODE_PORT}: {default.node_port}"])
     if settings != default:
-        values["monitoring_settings"] = settings
+        put(values, Fields(monitoring_settings=settings))
 
 
 def _address(value: object) -> str | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, TypedDict, cast
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import redact
 
@@ -18,10 +18,34 @@ from ..model.errors import BadInput
 from ..model.wish import Values
 from ..monitoring.alerts import SEVERITIES
 from ..rules import Rules
-from .reading import Variables, Words, is_no, is_yes
+from .reading import Variables, Words, is_no, is_yes, put
 
 if TYPE_CHECKING:
     from ..model.stack import Grafana, Receiver, RemoteWrite, ScrapeAccess, ServerSettings
+
+
+class Exporters(NamedTuple):
+    """What a host of the inventory tells, and where.
+
+    address: where the server asks; None where they listen for their own host alone, and that is another one. gpu_port: None where the
+    inventory says that it has no card.
+    """
+
+    host: str
+    address: str | None
+    gpu_port: int | None
+    node_port: int
+    tls: bool
+    users: bool
+
+
+class Fields(TypedDict, total=False):
+    """The fields of a wish that are of the server; ``fleet``: whom it asks, known only where the whole inventory is."""
+
+    monitoring_server: bool
+    monitoring_server_settings: ServerSettings
+    fleet: tuple[Exporters, ...]
+
 
 _WANT = "monitoring-server"
 ADDRESS, PORT, ALERTS_PORT = "monitoring_server_address", "monitoring_server_port", "monitoring_server_alerts_port"
@@ -57,7 +81,7 @@ def _read_want(values: Values, spec: str, want: str, rules: Rules) -> None:
     del rules
     if spec:
         raise BadInput(f"{want!r}: a server of metrics has no version here, it is the archive's", [_WANT])
-    values["monitoring_server"] = True
+    put(values, Fields(monitoring_server=True))
 
 
 def _read_variables(values: Values, variables: Variables, rules: Rules) -> None:
@@ -79,7 +103,7 @@ def _read_variables(values: Values, variables: Variables, rules: Rules) -> None:
         "grafana": _grafana(variables),
     }
     _refuse_one_port_for_two(settings)
-    values["monitoring_server_settings"] = settings
+    put(values, Fields(monitoring_server_settings=settings))
 
 
 def ports(wished: ServerSettings | None) -> dict[str, int]:

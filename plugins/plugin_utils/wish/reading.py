@@ -32,7 +32,8 @@ class Words:
     """What a component is asked for by.
 
     component: its id. want: what a role that is used alone wishes, where none of the fields ``brings`` of the wish is set.
-    by_default: whether that is wished where nothing is wished by name.
+    by_default: whether that is wished where nothing is wished by name. ``besides``: those of ``brings`` that ask for nothing by name, so
+    that what is wished by default comes too.
     readers: by name for --want. aliases: other names for these. variables: those that say what is wished of it, and ``read`` reads them
     into the fields of a wish. of_host: those of them that speak of the host and of no version, so that a lock leaves them to it.
     secrets: variables of it that are no part of a wish, so that no plan and no seal has them; each with what raises BadInput for a value
@@ -44,6 +45,7 @@ class Words:
     component: str
     want: str | None = None
     brings: Sequence[str] = ()
+    besides: Sequence[str] = ()
     by_default: bool = False
     readers: Mapping[str, Reader] = field(default_factory=dict)
     aliases: Mapping[str, str] = field(default_factory=dict)
@@ -54,6 +56,11 @@ class Words:
     instead: str = ""
     of_root: Mapping[str, str] = field(default_factory=dict)
     read: Callable[[Values, Variables, Rules], None] = lambda _values, _variables, _rules: None
+
+
+def put(values: Values, read: Mapping[str, object]) -> None:
+    """Put what was read into a wish. ``read``: fields that a component has in a module of its own."""
+    values.update(cast("Values", read))
 
 
 def is_yes(value: object) -> bool:
@@ -89,7 +96,7 @@ def choice(key: str, choices: Sequence[str], component: str) -> Reader:
         if value not in choices:
             name = want.split("=", 1)[0].strip()
             raise BadInput(f"{want!r}: expected one of {', '.join(choices)}", [f"{name}={each}" for each in choices])
-        values.update(cast("Values", {key: value, component: True}))
+        put(values, {key: value, component: True})
 
     return read
 

@@ -5,13 +5,33 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
+from typing import TypedDict
 
 from ansible_collections.gpuwright.node.plugins.module_utils.watch.settings import address_problem
 
 from ..model.errors import BadInput
 from ..model.wish import Values
 from ..rules import Rules
-from .reading import AUTO, Variables, Words, as_list, equals, is_no
+from .reading import AUTO, Variables, Words, as_list, equals, is_no, put
+
+
+@dataclass(frozen=True)
+class WatchSettings:
+    """Who is told of what a node saw in itself, where its metrics go, and how old a proof may be (seconds)."""
+
+    mail: tuple[str, ...] = ()
+    smtp: str | None = None
+    textfile_directory: str | None = None
+    proof_max_age: int | None = None
+
+
+class Fields(TypedDict, total=False):
+    """The fields of a wish that are of the watch; ``watch``: minutes."""
+
+    watch: int | None
+    watch_settings: WatchSettings
+
 
 _WANT = "watch"
 INTERVAL, MAIL, SMTP = "watch_interval", "watch_mail", "watch_smtp"
@@ -44,31 +64,35 @@ def _read_want(values: Values, spec: str, want: str, rules: Rules) -> None:
     """Read watch, or watch=5m."""
     del rules
     span = equals(spec, want)
-    values["watch_minutes"] = MINUTES if span in AUTO else _minutes(span, _WANT)
+    put(values, Fields(watch=MINUTES if span in AUTO else _minutes(span, _WANT)))
 
 
 def _read_variables(values: Values, variables: Variables, rules: Rules) -> None:
     del rules
     if not is_no(variables.get(INTERVAL)):
-        values["watch_minutes"] = _minutes(variables[INTERVAL], INTERVAL)
-    if not is_no(variables.get(MAIL)):
-        people = _people(variables[MAIL])
-        if len(people) > _MOST_PEOPLE:
-            raise BadInput(
-                f"{MAIL}: expected at most {_MOST_PEOPLE} people, found {len(people)}; give a mailing list's address"
-            )
-        values["watch_mail"] = tuple(_text(each, MAIL, _PERSON, "a mail address") for each in people)
-    if not is_no(variables.get(SMTP)):
-        values["watch_smtp"] = _text(variables[SMTP], SMTP, _SERVER, "a mail server as HOST or HOST:PORT")
-    if not is_no(variables.get(DIRECTORY)):
-        written = str(variables[DIRECTORY]).rstrip("/")
-        values["watch_textfile_directory"] = _text(written, DIRECTORY, _DIRECTORY, "an absolute path without . and ..")
-    if not is_no(variables.get(MAX_AGE)):
-        values["watch_proof_max_age"] = int(_text(variables[MAX_AGE], MAX_AGE, _SECONDS, "a number of seconds from 1"))
+        put(values, Fields(watch=_minutes(variables[INTERVAL], INTERVAL)))
+    mail, smtp, directory, age = (variables.get(name) for name in (MAIL, SMTP, DIRECTORY, MAX_AGE))
+    settings = WatchSettings(
+        mail=() if is_no(mail) else _people(mail),
+        smtp=None if is_no(smtp) else _text(smtp, SMTP, _SERVER, "a mail server as HOST or HOST:PORT"),
+        textfile_directory=None if is_no(directory) else _directory(directory),
+        proof_max_age=None if is_no(age) else int(_text(age, MAX_AGE, _SECONDS, "a number of seconds from 1")),
+    )
+    if settings != WatchSettings():
+        put(values, Fields(watch_settings=settings))
 
 
-def _people(value: object) -> list[object]:
-    return [each.strip() for each in value.split(",")] if isinstance(value, str) else as_list(value, MAIL)
+def _people(value: object) -> tuple[str, ...]:
+    people = [each.strip() for each in value.split(",")] if isinstance(value, str) else as_list(value, MAIL)
+    if len(people) > _MOST_PEOPLE:
+        raise BadInput(
+            f"{MAIL}: expected at most {_MOST_PEOPLE} people, found {len(people)}; give a mailing list's address"
+        )
+    return tuple(_text(each, MAIL, _PERSON, "a mail address") for each in people)
+
+
+def _directory(value: object) -> str:
+    return _text(str(value).rstrip("/"), DIRECTORY, _DIRECTORY, "an absolute path without . and ..")
 
 
 def _text(value: object, name: str, right: re.Pattern[str], called: str) -> str:
@@ -88,7 +112,7 @@ def refuse_webhook(value: object) -> None:
 WORDS = Words(
     "watch",
     _WANT,
-    brings=("watch_minutes",),
+    brings=("watch",),
     readers={_WANT: _read_want},
     variables=(INTERVAL, MAIL, SMTP, DIRECTORY, MAX_AGE),
     of_host=(INTERVAL, MAIL, SMTP, DIRECTORY, MAX_AGE),

@@ -59,7 +59,7 @@ def check(facts: Any) -> Any:
     ],
 )
 def test_how_long_the_log_is_kept_is_wished_by_name_or_by_variable(wish: Any, days: int | None) -> None:
-    assert Wish.from_variables(wish).gpu_log_days == days
+    assert Wish.from_variables(wish).gpu_log == days
 
 
 @pytest.mark.parametrize("days", ["0", "-3", "x", "3.5", "10000", ">=3"])

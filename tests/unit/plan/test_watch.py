@@ -75,7 +75,7 @@ def check(facts: Any) -> Any:
     ],
 )
 def test_how_often_a_node_looks_is_wished_by_name_or_by_variable(wish: Any, minutes: int | None) -> None:
-    assert Wish.from_variables(wish).watch_minutes == minutes
+    assert Wish.from_variables(wish).watch == minutes
 
 
 @pytest.mark.parametrize("span", ["0", "-3m", "x", "90s", "25h", "1441", ">=3"])

@@ -10,7 +10,7 @@ from typing import TypedDict, cast
 from ...model.errors import BadInput
 from ...model.wish import Values
 from ...rules import Rules
-from ..reading import AUTO, VERSION, Variables, Words, choice, equals, is_yes
+from ..reading import AUTO, VERSION, Variables, Words, choice, equals, is_yes, put
 from . import docker, images, rootless
 
 
@@ -34,15 +34,15 @@ _read_source = choice("container_toolkit_engine_source", SOURCES, "container_too
 
 
 def _read_toolkit(values: Values, spec: str, want: str, rules: Rules) -> None:
-    _put(values, {"container_toolkit": True})
+    put(values, Fields(container_toolkit=True))
     version = equals(spec, want)
     if version and version != "auto":
-        _put(values, {"container_toolkit_version": _toolkit_version(version, want, rules)})
+        put(values, Fields(container_toolkit_version=_toolkit_version(version, want, rules)))
 
 
 def _read_rootless(values: Values, spec: str, want: str, rules: Rules) -> None:
     del rules
-    _put(values, {"container_toolkit": True, "container_toolkit_rootless": rootless.read(equals(spec, want))})
+    put(values, Fields(container_toolkit=True, container_toolkit_rootless=rootless.read(equals(spec, want))))
 
 
 def _read_image(values: Values, spec: str, want: str, rules: Rules) -> None:
@@ -50,11 +50,7 @@ def _read_image(values: Values, spec: str, want: str, rules: Rules) -> None:
     del rules
     there = cast("Fields", values).get("container_toolkit_images", ())
     found = images.reference(equals(spec, want) or "", want.partition("=")[0].strip())
-    _put(values, {"container_toolkit": True, "container_toolkit_images": (*there, found)})
-
-
-def _put(values: Values, read: Fields) -> None:
-    values.update(cast("Values", read))
+    put(values, Fields(container_toolkit=True, container_toolkit_images=(*there, found)))
 
 
 def _toolkit_version(version: str, want: str, rules: Rules) -> str:
@@ -67,7 +63,7 @@ def _toolkit_version(version: str, want: str, rules: Rules) -> str:
 def _read_variables(values: Values, variables: Variables, rules: Rules) -> None:
     wanted, version = variables.get("container_toolkit_wanted"), variables.get("container_toolkit_version")
     if is_yes(wanted):
-        _put(values, {"container_toolkit": True})
+        put(values, Fields(container_toolkit=True))
     if version not in AUTO:
         _read_toolkit(values, f"={version}", f"container_toolkit_version: {version}", rules)
     engine = variables.get("container_toolkit_engine")
@@ -78,13 +74,13 @@ def _read_variables(values: Values, variables: Variables, rules: Rules) -> None:
         _read_source(values, f"={source}", f"container_toolkit_engine_source={source}", rules)
     settings = variables.get(docker.VARIABLE)
     if settings not in (*AUTO, {}):
-        _put(values, {"container_toolkit_docker": docker.read(settings)})
+        put(values, Fields(container_toolkit_docker=docker.read(settings)))
     users = variables.get(rootless.VARIABLE)
     if users not in AUTO:
-        _put(values, {"container_toolkit": True, "container_toolkit_rootless": rootless.read(users)})
+        put(values, Fields(container_toolkit=True, container_toolkit_rootless=rootless.read(users)))
     named = images.read(variables.get(images.VARIABLE))
     if named:
-        _put(values, {"container_toolkit": True, "container_toolkit_images": named})
+        put(values, Fields(container_toolkit=True, container_toolkit_images=named))
 
 
 WORDS = Words(
