@@ -12,8 +12,9 @@ from ansible_collections.gpuwright.node.plugins.module_utils.base import checks,
 
 from ..model import sections
 from ..model.errors import StepRefused
+from ..model.gpu_settings import GpuSettings, Settings, SettingsCard
 from ..model.plan import CardSettings, Plan, Removes
-from ..model.stack import GpuSettings, Settings, SettingsCard, Stack
+from ..model.stack import Stack
 from ..model.work import File, Unit, Work
 from . import mig, nvidia_driver, programs
 from .base import Component, Context, Finding, Manages, Step

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, TypedDict, cast
 from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, mig_layout, paths
 
 from ..model import sections
+from ..model.mig import Mig, MigCard
 from ..model.plan import Plan, Removes, WholeCard
-from ..model.stack import Mig, MigCard, Stack
+from ..model.stack import Stack
 from ..model.work import File, Unit, Work
 from . import busy, programs
 from .base import Component, Context, Finding, Manages, Step

@@ -6,7 +6,9 @@ from __future__ import annotations
 
 from typing import NotRequired, TypedDict
 
-from .stack import CudaCompat, LockedToolkit, LockedWheel
+from .cuda import CudaCompat
+from .frameworks import LockedWheel
+from .stack import LockedToolkit
 
 
 class LockRules(TypedDict):

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NotRequired, TypedDict
 
-from .stack import Settings
+from .gpu_settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
     from ..components import Context
     from ..components.base import Inputs, Step
+    from ..model.cuda import CudaToolkit
+    from ..model.frameworks import FrameworkEnvironment
     from ..model.plan import Plan
-    from ..model.stack import CudaToolkit, FrameworkEnvironment
     from ..model.work import ContainerQuestion, PackageCall
     from .request import Request
 

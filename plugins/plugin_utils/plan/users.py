@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
 
+    from ..model.frameworks import FrameworkEnvironment
     from ..model.lock import Lock
     from ..model.plan import Plan
-    from ..model.stack import FrameworkEnvironment, Refusal
+    from ..model.stack import Refusal
     from ..wish.reading import Variables
 
 #: The first parts of the ids of checks that speak of what is the user's own.

@@ -17,7 +17,8 @@ from typing import Any
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import ABOUT, CPU, About
 
-from ..model.stack import FrameworkEnvironment, Stack
+from ..model.frameworks import FrameworkEnvironment
+from ..model.stack import Stack
 from ..rules import Row, Rules
 from ..wish import FrameworkWish, Wish, specifiers
 from . import branch

@@ -8,8 +8,9 @@ from collections.abc import Iterator, Sequence
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 
+from ..model.cuda import CudaToolkit
 from ..model.lock import LockToolkit
-from ..model.stack import CudaToolkit, Stack
+from ..model.stack import Stack
 from ..rules import Row, Rules
 from ..wish import Wish
 from ..wish.cuda import KEEP

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 
-from ..model.stack import CudaToolkit
+from ..model.cuda import CudaToolkit
 from ..rules import Row, Rules, cite
 from ..wish import Wish
 from ..wish.cuda import KEEP

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 
-from ..model.stack import ToolkitFile
+from ..model.cuda import ToolkitFile
 from ..rules import Row, Rules
 from ..wish import Wish
 from . import upstreams

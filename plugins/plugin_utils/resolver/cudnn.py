@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 
-from ..model.stack import Cudnn
+from ..model.cuda import Cudnn
 from ..rules import Row, Rules, cite
 from ..wish import Wish
 from . import part

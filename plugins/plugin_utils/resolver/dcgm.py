@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 
-from ..model.stack import Dcgm
+from ..model.monitoring_exporters import Dcgm
 from ..rules import Row
 from .log import Log, Unresolved, conflict, offered
 from .machine import Machine

@@ -12,7 +12,8 @@ from dataclasses import replace
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 
-from ..model.stack import CudaCompat, Stack
+from ..model.cuda import CudaCompat
+from ..model.stack import Stack
 from ..rules import Row, Rules
 from ..wish import Wish
 from .cuda_support import CudaSupport

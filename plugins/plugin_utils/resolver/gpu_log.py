@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..model.stack import GpuLog
+from ..model.gpu_log import GpuLog
 from ..wish import Wish
 from .log import Log
 from .machine import Machine

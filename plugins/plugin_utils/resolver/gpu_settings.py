@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
-from ..model.stack import GpuSettings, Settings, SettingsCard
+from ..model.gpu_settings import GpuSettings, Settings, SettingsCard
 from ..wish import Wish
 from . import mig
 from .log import Entry, Log, Unresolved, conflict

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from ..model.stack import Grafana
+from ..model.monitoring_server import Grafana
 from ..wish import Wish
 from . import keys, upstreams
 from .log import DESIGN, Log

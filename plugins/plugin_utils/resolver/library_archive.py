@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 
-from ..model.stack import CudaToolkit, Library, LibraryArchive
+from ..model.cuda import CudaToolkit, Library, LibraryArchive
 from ..rules import Rules
 from ..wish import Wish
 from . import upstreams

@@ -18,8 +18,9 @@ from ansible_collections.gpuwright.node.plugins.module_utils.packages import whe
 from .. import resolver
 from ..model import local_path, shortfalls
 from ..model.errors import BadInput
+from ..model.frameworks import FrameworkEnvironment
 from ..model.lock import Lock, LockDriver, LockFramework, LockMachine, LockStack
-from ..model.stack import Conflict, FrameworkEnvironment, Repository, Stack
+from ..model.stack import Conflict, Repository, Stack
 from ..model.wish import Project, Requirement
 from ..rules import Rules
 from ..wish import VARIABLES, WORDS, Wish, plain, projects

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from ..model.stack import Mig, MigCard
+from ..model.mig import Mig, MigCard
 from ..rules import Row, Rules
 from ..wish import Wish
 from .log import Entry, Log, Unresolved, conflict

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
 
-from ..model.stack import CardExporter, Dcgm, Exporter, MonitoringExporters, NodeExporter
+from ..model.monitoring_exporters import CardExporter, Dcgm, Exporter, MonitoringExporters, NodeExporter
 from ..rules import Row
 from ..wish import Wish
 from ..wish.monitoring import ANY, DCGM, SMI, MonitoringSettings

@@ -14,7 +14,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.observe.monitoring_
     PROMETHEUS,
 )
 
-from ..model.stack import Grafana, MonitoringServer, ServerSettings, Target
+from ..model.monitoring_server import Grafana, MonitoringServer, ServerSettings, Target
 from ..rules import Row
 from ..wish import Wish
 from ..wish.monitoring_server import ALERTS_PORT, GRAFANA_PORT, PORT, Exporters, default_settings, ports

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 
-from ..model.stack import Nccl
+from ..model.cuda import Nccl
 from ..rules import Row, Rules, cite
 from ..wish import Wish
 from . import part

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..model.stack import DriverNames
+from ..model.nvidia_driver import DriverNames
 from ..rules import Row, Rules
 from ..wish import Wish
 from . import fabric, kernel_flavours, systems

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 
+from ..model.cuda import Library
 from ..model.lock import LockLibrary
-from ..model.stack import Library, Stack
+from ..model.stack import Stack
 from ..rules import Row, Rules
 from .machine import Machine
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 
-from ..model.stack import DriverNames
+from ..model.nvidia_driver import DriverNames
 from ..rules import Row, Rules
 from ..wish import Wish
 from . import systems, upstreams

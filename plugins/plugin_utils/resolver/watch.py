@@ -9,7 +9,7 @@ from dataclasses import replace
 from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
 
 from ..model.proof import MAX_AGE
-from ..model.stack import Watch
+from ..model.watch import Watch
 from ..wish import Wish
 from .log import Log
 from .machine import Machine

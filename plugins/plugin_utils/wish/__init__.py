@@ -13,7 +13,8 @@ from ansible_collections.gpuwright.node.plugins.module_utils import frameworks
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 
 from ..model.errors import BadInput
-from ..model.stack import ServerSettings, Settings
+from ..model.gpu_settings import Settings
+from ..model.monitoring_server import ServerSettings
 from ..model.wish import FrameworkWish, Project, Requirement, Values
 from ..rules import Row, Rules, gpus, load_rules
 from . import (

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import TypedDict, cast
 
 from ..model.errors import BadInput
-from ..model.stack import Settings
+from ..model.gpu_settings import Settings
 from ..model.wish import Values
 from ..rules import Rules
 from .reading import Variables, Words, equals, put

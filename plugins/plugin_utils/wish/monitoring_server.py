@@ -21,7 +21,7 @@ from ..rules import Rules
 from .reading import Variables, Words, is_no, is_yes, put
 
 if TYPE_CHECKING:
-    from ..model.stack import Grafana, Receiver, RemoteWrite, ScrapeAccess, ServerSettings
+    from ..model.monitoring_server import Grafana, Receiver, RemoteWrite, ScrapeAccess, ServerSettings
 
 
 class Exporters(NamedTuple):

@@ -12,15 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverStack
-    from ansible_collections.gpuwright.node.plugins.plugin_utils.model.stack import (
-        Answer,
-        CudaToolkit,
-        Cudnn,
-        FrameworkEnvironment,
-        Image,
-        Specified,
-        Stack,
-    )
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.model.cuda import CudaToolkit, Cudnn
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.model.frameworks import FrameworkEnvironment
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.model.stack import Answer, Image, Specified, Stack
 
 
 def run(args: argparse.Namespace) -> int:

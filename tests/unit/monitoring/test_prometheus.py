@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils.model.stack import MonitoringServer, Target
+from ansible_collections.gpuwright.node.plugins.plugin_utils.model.monitoring_server import MonitoringServer, Target
 from ansible_collections.gpuwright.node.plugins.plugin_utils.monitoring import prometheus
 
 from .conftest import Call

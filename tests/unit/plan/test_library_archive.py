@@ -13,7 +13,7 @@ import pytest
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import cuda
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components.base import Context
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components.cuda import archive
-from ansible_collections.gpuwright.node.plugins.plugin_utils.model.stack import LibraryArchive
+from ansible_collections.gpuwright.node.plugins.plugin_utils.model.cuda import LibraryArchive
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import removal
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import Draft, make_draft
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.finish import finish

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, TypedDict, cast
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
 
+from ...model.cuda import CudaToolkit, Library
 from ...model.plan import ArchiveRemoval, Plan, ToolkitRemoval
-from ...model.stack import CudaToolkit, Library, Stack
+from ...model.stack import Stack
 from ...model.work import Work
 from ...resolver.naming import component
 from ...resolver.part import DISTRO

@@ -22,8 +22,9 @@ from ..base import Context, Finding, Need, missing_packages
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts, ToolkitRecord
 
+    from ...model.cuda import CudaToolkit, ToolkitFile
     from ...model.plan import Change, Plan
-    from ...model.stack import CudaToolkit, Stack, ToolkitFile
+    from ...model.stack import Stack
     from ...rules import Rules
 
 #: Where a file lies until its toolkit is there, and what it unpacks meanwhile.

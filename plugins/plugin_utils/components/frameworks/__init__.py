@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 from ansible_collections.gpuwright.node.plugins.module_utils.measure.framework import judge_files
 
+from ...model.frameworks import FrameworkEnvironment
 from ...model.plan import Change
-from ...model.stack import FrameworkEnvironment, Stack
+from ...model.stack import Stack
 from ...wish import Wish
 from ..base import Component, Context, Finding, Manages, Need
 from ..demand import Demand

@@ -19,7 +19,7 @@ from ..demand import WheelDemand
 from . import contents, differences
 
 if TYPE_CHECKING:
-    from ...model.stack import FrameworkEnvironment, Install
+    from ...model.frameworks import FrameworkEnvironment, Install
     from ...wish import Wish
     from ..base import Context
 

@@ -16,7 +16,7 @@ from . import contents, kernels
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import KeptEnvironment, PythonEnvironment
 
-    from ...model.stack import FrameworkEnvironment
+    from ...model.frameworks import FrameworkEnvironment
     from ..base import Context
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypedDict
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import jupyter_kernels
 
 if TYPE_CHECKING:
-    from ...model.stack import FrameworkEnvironment
+    from ...model.frameworks import FrameworkEnvironment
     from ...model.work import File
 
 

@@ -20,7 +20,8 @@ from ...wish import FrameworkWish, Wish, specifiers
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts, KeptEnvironment
 
-    from ...model.stack import FrameworkEnvironment, KeptFramework, Stack, Why
+    from ...model.frameworks import FrameworkEnvironment, KeptFramework
+    from ...model.stack import Stack, Why
     from ..base import Context
 
 _VARIANT = re.compile(r"[a-z0-9-]+", re.ASCII)

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
         Said,
     )
 
+    from ...model.frameworks import FrameworkEnvironment, LockedWheel
     from ...model.plan import Plan
-    from ...model.stack import FrameworkEnvironment, LockedWheel
     from ...model.work import File, PackageCall
     from ..base import Context
 

@@ -33,8 +33,9 @@ from . import firewall, judgement, seen, units
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
 
+    from ...model.monitoring_exporters import Dcgm
     from ...model.plan import Removes
-    from ...model.stack import Dcgm, Stack
+    from ...model.stack import Stack
     from ...wish import Wish
 
 NAME = "monitoring_exporters"

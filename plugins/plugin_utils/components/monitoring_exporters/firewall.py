@@ -16,7 +16,7 @@ from . import units
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts, FirewallRule, FirewallTool
 
-    from ...model.stack import MonitoringExporters
+    from ...model.monitoring_exporters import MonitoringExporters
 
 #: The network and the port of a rule.
 Opened = tuple[str, int]

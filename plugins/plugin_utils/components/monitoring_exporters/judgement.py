@@ -15,7 +15,8 @@ from . import firewall, seen, units
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
 
-    from ...model.stack import MonitoringExporters, Stack
+    from ...model.monitoring_exporters import MonitoringExporters
+    from ...model.stack import Stack
 
 #: Days before its end at which a certificate is told: authorities that renew by themselves do it earlier.
 _DAYS = 14

@@ -16,7 +16,7 @@ from ...resolver import dcgm
 from ...resolver.monitoring import UNIT
 
 if TYPE_CHECKING:
-    from ...model.stack import Dcgm, Exporter, MonitoringExporters
+    from ...model.monitoring_exporters import Dcgm, Exporter, MonitoringExporters
 
 _UNITS = "/etc/systemd/system"
 #: The programs of our own exporter, which import each other.

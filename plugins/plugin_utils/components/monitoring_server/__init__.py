@@ -20,9 +20,9 @@ from ansible_collections.gpuwright.node.plugins.module_utils.observe.monitoring_
 )
 
 from ...model import sections
+from ...model.monitoring_server import MonitoringServer
 from ...model.plan import Change, Plan
 from ...model.shortfalls import holding
-from ...model.stack import MonitoringServer
 from ...model.work import File, PackageCall
 from ...resolver import grafana, repositories
 from ...resolver.monitoring_server import PACKAGES

@@ -21,7 +21,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.observe.monitoring_
     Program,
 )
 
-from ...model.stack import Grafana, MonitoringServer, Receiver
+from ...model.monitoring_server import Grafana, MonitoringServer, Receiver
 from ...model.work import File
 from ...monitoring import alertmanager, grafana, prometheus
 from ...monitoring.alerts import SEVERITIES

@@ -13,7 +13,8 @@ from ansible_collections.gpuwright.node.plugins.module_utils.observe.monitoring_
 )
 
 from ...model import sections
-from ...model.stack import MonitoringServer, Stack
+from ...model.monitoring_server import MonitoringServer
+from ...model.stack import Stack
 from ..view import UP, View
 from . import files
 

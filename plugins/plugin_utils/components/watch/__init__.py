@@ -18,7 +18,8 @@ from ansible_collections.gpuwright.node.plugins.module_utils.watch.settings impo
 
 from ...model import sections
 from ...model.plan import Plan
-from ...model.stack import Stack, Watch
+from ...model.stack import Stack
+from ...model.watch import Watch
 from ...model.work import File, Unit, Work
 from ...resolver.branch import END_IS_NEAR
 from ...rules import load_rules

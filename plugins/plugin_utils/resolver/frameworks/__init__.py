@@ -16,7 +16,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric
 from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import CPU, DEFAULT
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import jupyter_kernels
 
-from ...model.stack import Contents, FrameworkEnvironment, Named, Origin
+from ...model.frameworks import Contents, FrameworkEnvironment, Named, Origin
 from ...model.wish import Project
 from ...rules import Row, Rules
 from ...wish import FrameworkWish, Wish

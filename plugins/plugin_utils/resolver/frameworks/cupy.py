@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 from ansible_collections.gpuwright.node.plugins.module_utils.frameworks.cupy import ABOUT
 
-from ...model.stack import Contents
+from ...model.frameworks import Contents
 from ...rules import Row, Rules
 from ...wish import FrameworkWish, Wish, specifiers
 from .. import targets

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import CPU
 from ansible_collections.gpuwright.node.plugins.module_utils.frameworks.lmdb import ABOUT
 
-from ...model.stack import Contents
+from ...model.frameworks import Contents
 from ...rules import Rules
 from ...wish import FrameworkWish, Wish, specifiers
 from ..log import Entry, Log

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import About
 
-from ...model.stack import Contents
+from ...model.frameworks import Contents
 from ...rules import Row, Rules
 from ...wish import FrameworkWish, Wish
 from ..log import Entry, Log

@@ -10,7 +10,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric
 from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import CPU
 from ansible_collections.gpuwright.node.plugins.module_utils.frameworks.onnxruntime import ABOUT
 
-from ...model.stack import Contents
+from ...model.frameworks import Contents
 from ...rules import Row, Rules
 from ...wish import FrameworkWish, Wish, specifiers
 from .. import targets

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 
-from ...model.stack import Contents
+from ...model.frameworks import Contents
 from ...model.wish import Requirement
 from ...wish import specifiers
 from ..log import Entry, conflict

@@ -14,7 +14,7 @@ from typing import Protocol, cast
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 
-from ...model.stack import FrameworkEnvironment, Install
+from ...model.frameworks import FrameworkEnvironment, Install
 from ...model.wish import FrameworkWish, Project, Requirement
 from ..log import Entry, Unresolved, conflict
 from . import required
