@@ -8,23 +8,20 @@ resolve() below is the table of contents; each decision is a module of this pack
     branch            which driver branch                 compilers          what nvcc compiles with
     modules           open or proprietary modules         cudnn, nccl,       which libraries beside it
     package_set       desktop or compute                    tensorrt,
-    mig               into what the cards are parted        library_archive
-    gpu_settings      power limit, clocks, ECC, compute mode and persistence mode of the cards
-    gpu_log           for how long the light log of the cards is kept
-    watch             how often the node looks at itself, and who is told
-    monitoring, dcgm  what tells metrics to Prometheus, and where
-    monitoring_server  the server of metrics, and which exporters it asks; grafana, listeners: what is beside it, and whose a port is
+                                                            library_archive
+    parts             the tables of all parts: what a lock and sources need of one, and what each host wishes for itself
+    dcgm, firewall    beside the exporters of metrics       grafana, listeners  beside the server of metrics; whose a port is
     packages          names, pin, headers                 forward            newer CUDA than the driver's, by cuda-compat
     driver, adoption  these together, or what is there    container_toolkit  container toolkit and engine
     foreign           where the driver is not ours       older_kernel       which kernel to boot instead
     repositories      package sources and their keys      frameworks         which wheels
-    systems           the operating system                parts              what locks and sources need of each part
-                                                          alternatives,      what to wish instead
+    systems           the operating system                alternatives,      what to wish instead
                                                             nearest, possible
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from typing import cast
@@ -42,28 +39,22 @@ from . import (
     foreign,
     forward,
     frameworks,
-    gpu_log,
-    gpu_settings,
     images,
     library_archive,
-    mig,
-    monitoring,
-    monitoring_server,
     nccl,
     nearest,
     older_kernel,
     repositories,
     systems,
     tensorrt,
-    watch,
 )
 from .compatibility import compatible
 from .container_toolkit import pulled
 from .cuda_support import CudaSupport, family_floor
 from .log import DESIGN, Entry, Log, Unresolved
 from .machine import Machine
-from .part import ARCHIVE
-from .parts import PARTS
+from .part import ARCHIVE, HostPart
+from .parts import HOST_PARTS, PARTS
 
 __all__ = ["compatible", "resolve", "stack_for"]
 
@@ -163,8 +154,7 @@ def _remedied(entry: Entry, better: str | None) -> Entry:
 
 def _decide(machine: Machine, wish: Wish, rules: Rules, log: Log) -> Stack:
     """Make every decision in its order. Raises Unresolved with the reasons of all that could not be made."""
-    for room in (foreign, gpu_log, watch, monitoring, monitoring_server):
-        wish = room.allowed(machine, wish, log)
+    wish = foreign.without_useless(machine, foreign.allowed(machine, wish, log), log)
     foreign.name_others(machine, log)
     if machine.environment == "jetson" and not wish.frameworks and not wish.projects:
         return {}
@@ -194,22 +184,7 @@ def _decide(machine: Machine, wish: Wish, rules: Rules, log: Log) -> Stack:
 
 def _of_host(machine: Machine, wish: Wish, system: Row, stack: Stack, log: Log) -> None:
     """Put what is set of the cards into the stack, and how containers get them."""
-    layout = log.attempt(mig.choose, machine, wish, log)
-    if layout is not None:
-        stack["mig"] = layout
-    settings = log.attempt(gpu_settings.choose, machine, wish, log)
-    if settings is not None:
-        stack["gpu_settings"] = settings
-    kept = gpu_log.choose(machine, wish, log)
-    if kept is not None:
-        stack["gpu_log"] = kept
-    watched = watch.choose(wish, log)
-    if watched is not None:
-        stack["watch"] = watched
-    exporters = log.attempt(monitoring.choose, machine, wish, system, stack.get("driver"), log)
-    if exporters is not None:
-        stack["monitoring_exporters"] = exporters
-    _server(machine, wish, system, stack, log)
+    _put(HOST_PARTS, machine, wish, system, stack, log)
     if wish.container_toolkit:
         toolkit = log.attempt(container_toolkit.choose, machine, wish, system, stack.get("driver"), log)
         if toolkit is not None:
@@ -220,11 +195,12 @@ def _of_host(machine: Machine, wish: Wish, system: Row, stack: Stack, log: Log) 
                 toolkit["engine"]["images"] = ahead
 
 
-def _server(machine: Machine, wish: Wish, system: Row, stack: Stack, log: Log) -> None:
-    """Put the server of metrics into the stack where it is wished: it needs no card."""
-    server = log.attempt(monitoring_server.choose, machine, wish, system, log)
-    if server is not None:
-        stack["monitoring_server"] = server
+def _put(parts: Iterable[HostPart], machine: Machine, wish: Wish, system: Row, stack: Stack, log: Log) -> None:
+    """Put what a host wishes for itself into the stack."""
+    for part in parts:
+        found = log.attempt(part.choose, machine, wish, system, stack, log)
+        if found is not None:
+            stack.update(cast("Stack", {part.key: found}))
 
 
 def _environments(machine: Machine, wish: Wish, support: CudaSupport, stack: Stack, log: Log) -> None:
@@ -304,18 +280,14 @@ def _toolkits(machine: Machine, wish: Wish, system: Row, support: CudaSupport, s
 def _without_cards(machine: Machine, wish: Wish, system: Row, log: Log) -> Stack:
     """Return the stack of a machine without NVIDIA GPU: framework environments for the CPU, its exporter, and a server of metrics."""
     left = [part.want for part in PARTS if part.cards and getattr(wish, part.key)]
-    left += ["gpu-log"] if wish.gpu_log else []
-    left += [watch.WANT] if wish.watch else []
+    left += [part.want for part in HOST_PARTS if part.cards and part.want and getattr(wish, part.wished)]
     if left:
         log.warn("gpu.none", f"no NVIDIA GPU: {', '.join(left)} left out", DESIGN)
     stack: Stack = {}
     if wish.frameworks or wish.projects:
         stack["frameworks"] = frameworks.choose(machine, wish, None, log)
-    exporters = log.attempt(monitoring.choose, machine, wish, system, None, log)
-    if exporters is not None:
-        stack["monitoring_exporters"] = exporters
-    _server(machine, wish, system, stack, log)
+    _put((part for part in HOST_PARTS if not part.cards), machine, wish, system, stack, log)
     sources = log.attempt(repositories.choose, machine, wish, system, stack, log)
     if log.conflicts:
         raise Unresolved(*log.conflicts)
-    return {**stack, "repositories": sources or []} if sources or exporters else stack
+    return {**stack, "repositories": sources or []} if sources or stack.get("monitoring_exporters") else stack

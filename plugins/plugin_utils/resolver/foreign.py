@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +17,7 @@ from . import branch, cuda, frameworks, keys
 from .cuda_support import CudaSupport, of_branch, reported
 from .log import Log, Unresolved, conflict
 from .machine import Machine
-from .parts import PARTS
+from .parts import HOST_PARTS, PARTS
 
 _OWNERS = {"wsl": "Windows", "jetson": "JetPack", "container": "the container's host"}
 # Who has what a machine does not get from here.
@@ -25,6 +26,7 @@ _HAS: dict[str, str] = {
     "container": "belong to the container's host",
 }
 _FACTS = "the machine's facts"
+_NOTHING = Wish()
 # Beside the packages that NVIDIA's and the distribution's repositories name alike: what pulls a driver for Linux in.
 _PULLS_DRIVER = ("cuda", "cuda-drivers*", "cuda-runtime-*", "linux-modules-nvidia*", "linux-objects-nvidia*")
 
@@ -39,8 +41,20 @@ def allowed(machine: Machine, wish: Wish, log: Log) -> Wish:
     text = f"{', '.join(part.want for part in left)} left out: these {_HAS[machine.environment]}"
     rule = {"jetson": "host.jetson", "container": "host.container"}[machine.environment]
     log.warn(rule, text, _cited(machine.environment, log))
-    without: dict[str, Any] = {part.key: False for part in left} | ({"cuda_versions": ()} if cuda.PART in left else {})
-    return replace(wish, **without)
+    return _without(wish, [*(part.key for part in left), *(["cuda_versions"] if cuda.PART in left else [])])
+
+
+def without_useless(machine: Machine, wish: Wish, log: Log) -> Wish:
+    """Return the wish without what a host of this kind can do nothing with, and say why."""
+    left = [part for part in HOST_PARTS if machine.environment in part.useless and getattr(wish, part.wished)]
+    for part in left:
+        log.warn(*part.useless[machine.environment])
+    return _without(wish, [part.wished for part in left])
+
+
+def _without(wish: Wish, names: Sequence[str]) -> Wish:
+    fields: dict[str, Any] = {name: getattr(_NOTHING, name) for name in names}
+    return replace(wish, **fields)
 
 
 def _name_jetpack(machine: Machine, log: Log) -> None:

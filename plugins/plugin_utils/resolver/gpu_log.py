@@ -4,24 +4,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from ..model.gpu_log import GpuLog
 from ..wish import Wish
 from .log import Log
 from .machine import Machine
+from .part import HostPart
 
 _JETSON = "docs.nvidia.com/jetson: nvidia-smi is there since JetPack 6 and has no utilization, memory or power of the card (assumed)"
 #: What a card at full load writes in a day; tests/unit/sim/test_gpu_log.py holds it to what the program writes.
 MIB_A_CARD_AND_DAY = 0.35
-
-
-def allowed(machine: Machine, wish: Wish, log: Log) -> Wish:
-    """Return the wish without the log on a machine whose nvidia-smi tells nothing of its card, and say so."""
-    if wish.gpu_log is None or machine.environment != "jetson":
-        return wish
-    log.warn("gpu-log.jetson", "gpu-log left out: the nvidia-smi of a Jetson tells none of its values", _JETSON)
-    return replace(wish, gpu_log=None)
 
 
 def choose(machine: Machine, wish: Wish, log: Log) -> GpuLog | None:
@@ -31,3 +22,14 @@ def choose(machine: Machine, wish: Wish, log: Log) -> GpuLog | None:
     most = MIB_A_CARD_AND_DAY * wish.gpu_log * len(machine.cards)
     log.decided("gpu-log", f"a line a card and minute for {wish.gpu_log} days, at most {most:.0f} MiB", "the wish")
     return {"days": wish.gpu_log}
+
+
+HOST_PART = HostPart(
+    "gpu_log",
+    "gpu_log",
+    "gpu-log",
+    lambda machine, wish, _system, _stack, log: choose(machine, wish, log),
+    useless={
+        "jetson": ("gpu-log.jetson", "gpu-log left out: the nvidia-smi of a Jetson tells none of its values", _JETSON)
+    },
+)

@@ -13,6 +13,7 @@ from ..wish import Wish
 from . import mig
 from .log import Entry, Log, Unresolved, conflict
 from .machine import Card, Machine
+from .part import HostPart
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Card as Board
@@ -123,3 +124,11 @@ def _obstacles(card: Card, settings: Settings, board: Board) -> list[Entry]:
         text = f"the memory of the {card.name} has no ECC to switch"
         found.append(conflict("gpu-settings.ecc", text, _FACTS, "leave ecc out for this card"))
     return found
+
+
+HOST_PART = HostPart(
+    "gpu_settings",
+    "gpu_settings",
+    "",
+    lambda machine, wish, _system, _stack, log: choose(machine, wish, log),
+)

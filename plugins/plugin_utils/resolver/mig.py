@@ -12,6 +12,7 @@ from ..rules import Row, Rules
 from ..wish import Wish
 from .log import Entry, Log, Unresolved, conflict
 from .machine import Card, Machine
+from .part import HostPart
 
 _TABLE = "compat/mig.yaml"
 
@@ -144,3 +145,11 @@ def _ordered(profiles: Sequence[str]) -> list[str]:
         return int(slices), int(memory.partition("gb")[0])
 
     return sorted(profiles, key=weight, reverse=True)
+
+
+HOST_PART = HostPart(
+    "mig",
+    "mig_layout",
+    "",
+    lambda machine, wish, _system, _stack, log: choose(machine, wish, log),
+)

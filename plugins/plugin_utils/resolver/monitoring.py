@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -19,6 +18,7 @@ from ..wish.monitoring import ANY, DCGM, SMI, MonitoringSettings
 from . import dcgm, firewall, listeners
 from .log import DESIGN, Entry, Log, Unresolved, conflict
 from .machine import Machine
+from .part import HostPart
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Listener
@@ -33,14 +33,6 @@ _WISH = "the wish"
 _JETSON = "docs.nvidia.com/jetson: nvidia-smi is there since JetPack 6 and has no utilization, memory or power of the card (assumed)"
 #: What each exporter tells, by the word of the facts: for a person, and the variable of its port.
 _OF = {"gpu": ("the cards", "monitoring_gpu_port"), "node": ("this machine", "monitoring_node_port")}
-
-
-def allowed(machine: Machine, wish: Wish, log: Log) -> Wish:
-    """Return the wish without exporters on a machine whose card tells nothing, and say so."""
-    if wish.monitoring is None or machine.environment != "jetson":
-        return wish
-    log.warn("monitoring.jetson", "monitoring left out: the nvidia-smi of a Jetson tells none of its values", _JETSON)
-    return replace(wish, monitoring=None)
 
 
 def choose(
@@ -218,3 +210,19 @@ def _tell(source: str | None, settings: MonitoringSettings, log: Log) -> None:
     if settings.users and not settings.certificate and not address.is_loopback:
         text = "the passwords of monitoring_users go over the network in clear: monitoring_tls hides them"
         log.warn("monitoring.clear", text, _WISH)
+
+
+HOST_PART = HostPart(
+    "monitoring_exporters",
+    "monitoring",
+    "monitoring",
+    lambda machine, wish, system, stack, log: choose(machine, wish, system, stack.get("driver"), log),
+    useless={
+        "jetson": (
+            "monitoring.jetson",
+            "monitoring left out: the nvidia-smi of a Jetson tells none of its values",
+            _JETSON,
+        )
+    },
+    cards=False,
+)

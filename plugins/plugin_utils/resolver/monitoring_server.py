@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from ansible_collections.gpuwright.node.plugins.module_utils.observe.monitoring_server import (
     ALERTMANAGER,
@@ -21,6 +20,7 @@ from ..wish.monitoring_server import ALERTS_PORT, GRAFANA_PORT, PORT, Exporters,
 from . import grafana, listeners
 from .log import DESIGN, Entry, Log, Unresolved, conflict
 from .machine import Machine
+from .part import HostPart
 
 #: What a server of metrics is, in the archives that have one.
 PACKAGES = ("prometheus", "prometheus-alertmanager")
@@ -32,14 +32,6 @@ _UNITS = {PORT: PROMETHEUS.unit, ALERTS_PORT: ALERTMANAGER.unit, GRAFANA_PORT: G
 _DEBIAN = "let a machine with Debian or Ubuntu be the server: it needs no card"
 # Since Alertmanager 0.25, which Debian 12 has and whose amtool takes it; that Ubuntu 22.04 has 0.23 is assumed.
 _NO_PASSWORD_FILE = ("ubuntu-22.04",)
-
-
-def allowed(machine: Machine, wish: Wish, log: Log) -> Wish:
-    """Return the wish without the server on a Jetson, whose system is its maker's image, and say so."""
-    if not wish.monitoring_server or machine.environment != "jetson":
-        return wish
-    log.warn("monitoring-server.jetson", f"monitoring-server left out on a Jetson: {_DEBIAN}", DESIGN)
-    return replace(wish, monitoring_server=False)
 
 
 def choose(machine: Machine, wish: Wish, system: Row, log: Log) -> MonitoringServer | None:
@@ -131,3 +123,13 @@ def _tell(settings: ServerSettings, fleet: Sequence[Exporters], targets: Sequenc
     if not settings["receivers"]:
         text = "alerts are told to nobody: set monitoring_receivers; until then Alertmanager's own page shows them"
         log.warn("monitoring-server.nobody", text, DESIGN)
+
+
+HOST_PART = HostPart(
+    "monitoring_server",
+    "monitoring_server",
+    "monitoring-server",
+    lambda machine, wish, system, _stack, log: choose(machine, wish, system, log),
+    useless={"jetson": ("monitoring-server.jetson", f"monitoring-server left out on a Jetson: {_DEBIAN}", DESIGN)},
+    cards=False,
+)

@@ -1,12 +1,12 @@
 # Copyright: gpuwright contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What a part of the stack is to a lock, to the package sources, and on machines where another one brings it."""
+"""What a part of the stack is to a lock, to the package sources, and on machines that have it from another one or cannot have it."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
@@ -15,6 +15,8 @@ from ..model.cuda import Library
 from ..model.lock import LockLibrary
 from ..model.stack import Stack
 from ..rules import Row, Rules
+from ..wish import Wish
+from .log import Log
 from .machine import Machine
 
 #: What a lock holds of a part, as in lock.SHAPE.
@@ -103,6 +105,24 @@ class Part:
     def has_own_source(self) -> bool:
         """Whether it comes from a vendor's package source other than NVIDIA's CUDA repository."""
         return self.source not in (None, CUDA_SOURCE)
+
+
+@dataclass(frozen=True)
+class HostPart:
+    """A part of the stack that each host wishes for itself, so that no lock says anything of it.
+
+    key: in the stack. wished: the field of a wish that says whether it is wished. want: its name as --want takes it, "" where it has none.
+    choose: what the stack has of it, from the stack as it is until then; None without a wish. Raises Unresolved.
+    useless: kinds of machines that can do nothing with it, each with the rule, what is said and where that was read.
+    cards: whether a machine without a card is without it.
+    """
+
+    key: str
+    wished: str
+    want: str
+    choose: Callable[[Machine, Wish, Row, Stack, Log], object]
+    useless: Mapping[str, tuple[str, str, str]] = field(default_factory=dict)
+    cards: bool = True
 
 
 def library(key: str, title: str, shape: Shape, rows: Callable[[Rules], list[Row]]) -> Part:

@@ -1,6 +1,6 @@
 # Copyright: gpuwright contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The parts of a stack, in the order in which a lock has them."""
+"""The parts of a stack: those of a lock in its order, and those that each host wishes for itself in the order in which they are chosen."""
 
 from __future__ import annotations
 
@@ -9,7 +9,21 @@ from collections.abc import Iterator, Sequence
 from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import ABOUT
 
 from ..model.lock import LockFramework
-from . import container_toolkit, cuda, cudnn, driver, forward, nccl, tensorrt
+from . import (
+    container_toolkit,
+    cuda,
+    cudnn,
+    driver,
+    forward,
+    gpu_log,
+    gpu_settings,
+    mig,
+    monitoring,
+    monitoring_server,
+    nccl,
+    tensorrt,
+    watch,
+)
 from .part import Part
 
 
@@ -75,4 +89,14 @@ PARTS = (
     tensorrt.PART,
     container_toolkit.PART,
     _FRAMEWORKS,
+)
+
+#: The exporters come after the driver, for which there has to be a DCGM.
+HOST_PARTS = (
+    mig.HOST_PART,
+    gpu_settings.HOST_PART,
+    gpu_log.HOST_PART,
+    watch.HOST_PART,
+    monitoring.HOST_PART,
+    monitoring_server.HOST_PART,
 )

@@ -4,27 +4,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
 
 from ..model.proof import MAX_AGE
 from ..model.watch import Watch
 from ..wish import Wish
 from .log import Log
-from .machine import Machine
+from .part import HostPart
 
-#: What it is asked for by.
-WANT = "watch"
 _JETSON = "docs.nvidia.com/jetson: nvidia-smi is there since JetPack 6 and tells nothing that could be judged (assumed)"
-
-
-def allowed(machine: Machine, wish: Wish, log: Log) -> Wish:
-    """Return the wish without the watch on a machine whose nvidia-smi tells nothing of its card, and say so."""
-    if wish.watch is None or machine.environment != "jetson":
-        return wish
-    log.warn("watch.jetson", "watch left out: the nvidia-smi of a Jetson tells nothing that could be judged", _JETSON)
-    return replace(wish, watch=None)
 
 
 def choose(wish: Wish, log: Log) -> Watch | None:
@@ -50,3 +38,18 @@ def choose(wish: Wish, log: Log) -> Watch | None:
             "pcie_lanes": dict(wish.gpus_pcie_lanes),
         },
     }
+
+
+HOST_PART = HostPart(
+    "watch",
+    "watch",
+    "watch",
+    lambda _machine, wish, _system, _stack, log: choose(wish, log),
+    useless={
+        "jetson": (
+            "watch.jetson",
+            "watch left out: the nvidia-smi of a Jetson tells nothing that could be judged",
+            _JETSON,
+        )
+    },
+)

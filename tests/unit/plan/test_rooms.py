@@ -21,7 +21,7 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.components.view imp
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.stack import Stack
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import document
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import lock
-from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.parts import PARTS
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.parts import HOST_PARTS, PARTS
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import VARIABLES, WORDS, Wish
 from tests.unit.plan import nodes
@@ -92,8 +92,8 @@ def test_components_with_a_seal_are_those_that_manage_something() -> None:
 def test_parts_of_components_are_those_that_the_resolver_has() -> None:
     of_components = [part for component in COMPONENTS.values() for part in component.parts]
     assert len(of_components) == len(set(of_components))
-    # Of what every host wishes for itself a lock says nothing, so that it has no PART.
-    assert {part.key for part in PARTS} | OF_HOSTS == set(of_components)
+    assert {part.key for part in (*PARTS, *HOST_PARTS)} == set(of_components)
+    assert {part.key for part in HOST_PARTS} == OF_HOSTS
 
 
 def test_security_floors_are_of_components() -> None:
@@ -106,7 +106,9 @@ def test_words_are_of_components_and_of_a_wish() -> None:
     assert {words.component for words in WORDS} <= set(COMPONENTS)
     fields_of_wish = {field.name for field in fields(Wish)}
     assert {part for words in WORDS for part in words.brings} <= fields_of_wish
-    assert {part.key for part in PARTS} <= fields_of_wish
+    assert {*(part.key for part in PARTS), *(part.wished for part in HOST_PARTS)} <= fields_of_wish
+    names = {name for words in WORDS for name in words.readers}
+    assert {part.want for part in HOST_PARTS if part.want} <= names
     variables = [variable for words in WORDS for variable in words.variables]
     assert len(variables) == len(set(variables))
     assert {variable for words in WORDS for variable in words.of_host} <= set(lock.HOST_VARIABLES) < set(VARIABLES)
