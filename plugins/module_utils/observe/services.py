@@ -8,11 +8,13 @@ import re
 from typing import TYPE_CHECKING, Iterable, Mapping
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.observe import own_units
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Service
 
 UNITS = (
+    *own_units.UNITS,
     "docker.service",
     "containerd.service",
     "nvidia-persistenced.service",
@@ -20,18 +22,9 @@ UNITS = (
     "nvidia-cdi-refresh.path",
     "nvidia-cdi-refresh.service",
     "nvidia-imex.service",
-    "gpuwright-device-links.service",
-    "gpuwright-mig.service",
-    "gpuwright-gpu-settings.service",
-    "gpuwright-gpu-log.service",
-    "gpuwright-gpu-log.timer",
-    "gpuwright-watch.service",
-    "gpuwright-watch.timer",
-    "gpuwright-gpu-exporter.service",
     "prometheus-node-exporter.service",
     "nvidia-dcgm.service",
     "nvidia-dcgm-exporter.service",
-    "gpuwright-nvidia-persistence.service",
     "prometheus.service",
     "prometheus-alertmanager.service",
     "grafana-server.service",

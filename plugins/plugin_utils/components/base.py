@@ -169,6 +169,7 @@ class Component:
     directories: made for its files; `remove` takes them away where nothing else is inside.
     take_back: what `remove` does by its role, before the driver goes; None where nothing is left to do for it.
     removes: its keys of what the role `remove` does. ``files``: those that go.
+    units: those that its role writes. A node is asked for them whether a seal names them or not.
     package_units: units that come with a package and go with it.
     steps: the work of its role, by the name of the step.
     """
@@ -200,6 +201,7 @@ class Component:
     spares: Mapping[str, str] = field(default_factory=dict)
     take_back: Callable[[Facts], Sequence[Finding]] | None = None
     removes: Callable[[Facts, Sequence[str]], Removes] = _removes_nothing
+    units: Sequence[str] = ()
     package_units: Mapping[str, Sequence[str]] = field(default_factory=dict)
     steps: Mapping[str, Step] = field(default_factory=dict)
 

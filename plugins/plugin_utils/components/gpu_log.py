@@ -127,6 +127,7 @@ COMPONENT = Component(
     manages,
     parts=("gpu_log",),
     touches=TOUCHES,
+    units=(SERVICE, TIMER),
     judge=judge,
     steps=STEPS,
 )

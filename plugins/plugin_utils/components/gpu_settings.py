@@ -272,6 +272,7 @@ COMPONENT = Component(
     manages,
     parts=("gpu_settings",),
     touches=TOUCHES,
+    units=(SERVICE,),
     refuse=refuse,
     judge=judge,
     take_back=take_back,

@@ -235,6 +235,7 @@ COMPONENT = Component(
     manages,
     parts=("mig",),
     touches=TOUCHES,
+    units=(SERVICE,),
     refuse=refuse,
     judge=judge,
     take_back=take_back,

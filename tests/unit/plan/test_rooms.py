@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
+from ansible_collections.gpuwright.node.plugins.module_utils.observe import services
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import (
     COMPONENTS,
     SEALED,
@@ -26,6 +27,7 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_r
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import VARIABLES, WORDS, Wish
 from tests.unit.plan import nodes
 from tests.unit.plan.test_planner import OF_HOSTS, plan, wish
+from tools import build_units
 
 ROOT = Path(__file__).parents[3]
 EVERY = pytest.mark.parametrize("component", COMPONENTS.values(), ids=list(COMPONENTS))
@@ -94,6 +96,22 @@ def test_parts_of_components_are_those_that_the_resolver_has() -> None:
     assert len(of_components) == len(set(of_components))
     assert {part.key for part in (*PARTS, *HOST_PARTS)} == set(of_components)
     assert {part.key for part in HOST_PARTS} == OF_HOSTS
+
+
+@EVERY
+def test_units_of_ours_that_are_sealed_are_those_that_a_room_names(component: Component, stack: Stack) -> None:
+    sealed = component.sealed(Context(facts=nodes.bare(), stack=stack)).services
+    assert {unit for unit in sealed if unit.startswith("gpuwright-")} <= set(component.units) <= set(services.UNITS)
+
+
+def test_what_a_node_knows_of_units_is_up_to_date(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert build_units.main(["--check"]) == 0, capsys.readouterr().err
+    monkeypatch.setattr(build_units, "TARGET", tmp_path / "own_units.py")
+    assert build_units.main(["--check"]) == 1
+    assert "run 'make rules'" in capsys.readouterr().err
+    assert build_units.main([]) == build_units.main(["--check"]) == 0
 
 
 def test_security_floors_are_of_components() -> None:

@@ -193,6 +193,7 @@ COMPONENT = Component(
     manages,
     parts=(NAME,),
     touches=TOUCHES,
+    units=(cdi.LINKS,),
     steps=work.STEPS,
     refuse=refuse,
     version_prefixes=version_prefixes,

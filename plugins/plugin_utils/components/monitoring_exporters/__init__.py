@@ -13,7 +13,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.base import address
 from ...model import sections
 from ...model.plan import Plan
 from ...model.work import Unit, Work
-from ...resolver import dcgm
+from ...resolver import dcgm, monitoring
 from ...wish.monitoring import DCGM
 from .. import package_calls, programs
 from ..base import (
@@ -276,6 +276,7 @@ COMPONENT = Component(
     manages,
     parts=(NAME,),
     touches=TOUCHES,
+    units=(monitoring.UNIT,),
     demands=demands,
     version_prefixes=version_prefixes,
     # Somebody else may ask the host engine too: it ends with its package alone.

@@ -477,6 +477,7 @@ COMPONENT = Component(
     adoption=_adoption,
     parts=("driver",),
     touches=TOUCHES,
+    units=(places.PERSISTENCE_KEEPER,),
     refuse=refuse,
     versioned=_versioned,
     members=members,

@@ -226,6 +226,7 @@ COMPONENT = Component(
     manages,
     parts=("watch",),
     touches=TOUCHES,
+    units=(SERVICE, TIMER),
     judge=judge,
     steps=STEPS,
 )
