@@ -77,23 +77,23 @@ log:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import card_sample, gpu_day
+from ansible_collections.gpuwright.node.plugins.module_utils.base import card_sample, gpu_log_day
 
 
 def main() -> None:
     """Look, answer."""
     module = AnsibleModule(argument_spec={"day": {"type": "str"}}, supports_check_mode=True)
     day = module.params["day"]
-    if day is not None and not gpu_day.is_day(day):
+    if day is not None and not gpu_log_day.is_day(day):
         module.fail_json(msg="day: expected a day such as 2026-11-27, found {0!r}".format(day))
     cards, problem, log = [], None, None
     asked = card_sample.now()
     try:
         if day is not None:
-            log = gpu_day.pack(gpu_day.read(day))
+            log = gpu_log_day.pack(gpu_log_day.read(day))
         else:
             cards = card_sample.look()
-    except (card_sample.SampleError, gpu_day.DayError) as error:
+    except (card_sample.SampleError, gpu_log_day.DayError) as error:
         problem = str(error)
     module.exit_json(changed=False, time=asked, cards=cards, problem=problem, log=log)
 

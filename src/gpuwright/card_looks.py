@@ -68,9 +68,9 @@ def is_short(host: HostLook) -> bool:
 def _node() -> tuple[ModuleType, ModuleType]:
     """The collection's own modules for a sample and for a day: a node answers by the same."""
     paths.make_collection_importable()
-    from ansible_collections.gpuwright.node.plugins.module_utils.base import card_sample, gpu_day
+    from ansible_collections.gpuwright.node.plugins.module_utils.base import card_sample, gpu_log_day
 
-    return card_sample, gpu_day
+    return card_sample, gpu_log_day
 
 
 def is_day(text: str) -> bool:

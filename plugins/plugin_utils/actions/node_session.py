@@ -153,9 +153,9 @@ class NodeSession:
         except BadInput:
             return {}
         ports = list(server_ports(wish.monitoring_server_settings).values()) if wish.monitoring_server else []
-        if not wish.monitoring:
+        if not wish.monitoring_exporters:
             return {"ports": ports} if ports else {}
-        exporters = wish.monitoring_settings
+        exporters = wish.monitoring_exporters_settings
         pair = {"certificate": exporters.certificate, "key": exporters.key} if exporters.certificate else {}
         return {"ports": [exporters.gpu_port, exporters.node_port, *ports], "firewall": True, **pair}
 

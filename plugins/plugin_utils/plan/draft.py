@@ -224,7 +224,7 @@ def _ended_by_cards(facts: Facts, wish: Wish, request: Request) -> Plan | None:
         trouble = hosts.windows_trouble(facts)
         if trouble:
             return document.without_cards(facts, wish, request, trouble, hosts.WINDOWS_DRIVER)
-        if _computes_nothing(facts, wish, request) and not (wish.monitoring_server or wish.monitoring):
+        if _computes_nothing(facts, wish, request) and not (wish.monitoring_server or wish.monitoring_exporters):
             return document.skipped(facts, request)
     return None
 

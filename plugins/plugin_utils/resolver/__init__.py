@@ -280,7 +280,7 @@ def _toolkits(machine: Machine, wish: Wish, system: Row, support: CudaSupport, s
 def _without_cards(machine: Machine, wish: Wish, system: Row, log: Log) -> Stack:
     """Return the stack of a machine without NVIDIA GPU: framework environments for the CPU, its exporter, and a server of metrics."""
     left = [part.want for part in PARTS if part.cards and getattr(wish, part.key)]
-    left += [part.want for part in HOST_PARTS if part.cards and part.want and getattr(wish, part.wished)]
+    left += [part.want for part in HOST_PARTS if part.cards and part.want and getattr(wish, part.key)]
     if left:
         log.warn("gpu.none", f"no NVIDIA GPU: {', '.join(left)} left out", DESIGN)
     stack: Stack = {}

@@ -8,7 +8,7 @@ import ipaddress
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from ..wish.monitoring import MonitoringSettings
+from ..wish.monitoring_exporters import MonitoringSettings
 from .log import Entry, Log, conflict
 
 if TYPE_CHECKING:

@@ -46,10 +46,10 @@ def allowed(machine: Machine, wish: Wish, log: Log) -> Wish:
 
 def without_useless(machine: Machine, wish: Wish, log: Log) -> Wish:
     """Return the wish without what a host of this kind can do nothing with, and say why."""
-    left = [part for part in HOST_PARTS if machine.environment in part.useless and getattr(wish, part.wished)]
+    left = [part for part in HOST_PARTS if machine.environment in part.useless and getattr(wish, part.key)]
     for part in left:
         log.warn(*part.useless[machine.environment])
-    return _without(wish, [part.wished for part in left])
+    return _without(wish, [part.key for part in left])
 
 
 def _without(wish: Wish, names: Sequence[str]) -> Wish:

@@ -26,7 +26,6 @@ def choose(machine: Machine, wish: Wish, log: Log) -> GpuLog | None:
 
 HOST_PART = HostPart(
     "gpu_log",
-    "gpu_log",
     "gpu-log",
     lambda machine, wish, _system, _stack, log: choose(machine, wish, log),
     useless={

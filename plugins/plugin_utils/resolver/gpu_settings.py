@@ -126,9 +126,4 @@ def _obstacles(card: Card, settings: Settings, board: Board) -> list[Entry]:
     return found
 
 
-HOST_PART = HostPart(
-    "gpu_settings",
-    "gpu_settings",
-    "",
-    lambda machine, wish, _system, _stack, log: choose(machine, wish, log),
-)
+HOST_PART = HostPart("gpu_settings", "", lambda machine, wish, _system, _stack, log: choose(machine, wish, log))

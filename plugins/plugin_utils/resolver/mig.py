@@ -23,7 +23,7 @@ def choose(machine: Machine, wish: Wish, log: Log) -> Mig | None:
 
     Raises Unresolved with a reason for each card that cannot be parted so.
     """
-    if not wish.mig_layout:
+    if not wish.mig:
         return None
     entries = _strangers(machine, wish)
     cards: list[MigCard] = []
@@ -46,10 +46,10 @@ def choose(machine: Machine, wish: Wish, log: Log) -> Mig | None:
 
 def _wished(index: int, card: Card, machine: Machine, wish: Wish) -> tuple[str, ...] | None:
     """Return what is wished for a card: by its own name before what is said of all; None where nothing is."""
-    for selector, profiles in wish.mig_layout.items():
+    for selector, profiles in wish.mig.items():
         if selector != "all" and means(selector, index, card, machine):
             return profiles
-    return wish.mig_layout.get("all")
+    return wish.mig.get("all")
 
 
 def means(selector: str, index: int, card: Card, machine: Machine) -> bool:
@@ -70,7 +70,7 @@ def _place(bus_id: str) -> str:
 def _strangers(machine: Machine, wish: Wish) -> list[Entry]:
     """Return a conflict for each selector that no card answers to."""
     entries = []
-    for selector in wish.mig_layout:
+    for selector in wish.mig:
         if selector == "all" or any(means(selector, index, card, machine) for index, card in enumerate(machine.cards)):
             continue
         known = ", ".join(card.bus_id or str(index) for index, card in enumerate(machine.cards))
@@ -147,9 +147,4 @@ def _ordered(profiles: Sequence[str]) -> list[str]:
     return sorted(profiles, key=weight, reverse=True)
 
 
-HOST_PART = HostPart(
-    "mig",
-    "mig_layout",
-    "",
-    lambda machine, wish, _system, _stack, log: choose(machine, wish, log),
-)
+HOST_PART = HostPart("mig", "", lambda machine, wish, _system, _stack, log: choose(machine, wish, log))

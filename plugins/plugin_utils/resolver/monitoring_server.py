@@ -127,7 +127,6 @@ def _tell(settings: ServerSettings, fleet: Sequence[Exporters], targets: Sequenc
 
 HOST_PART = HostPart(
     "monitoring_server",
-    "monitoring_server",
     "monitoring-server",
     lambda machine, wish, system, _stack, log: choose(machine, wish, system, log),
     useless={"jetson": ("monitoring-server.jetson", f"monitoring-server left out on a Jetson: {_DEBIAN}", DESIGN)},

@@ -111,14 +111,13 @@ class Part:
 class HostPart:
     """A part of the stack that each host wishes for itself, so that no lock says anything of it.
 
-    key: in the stack. wished: the field of a wish that says whether it is wished. want: its name as --want takes it, "" where it has none.
+    key: in the stack, and the field of a wish that says whether it is wished. want: its name as --want takes it, "" where it has none.
     choose: what the stack has of it, from the stack as it is until then; None without a wish. Raises Unresolved.
     useless: kinds of machines that can do nothing with it, each with the rule, what is said and where that was read.
     cards: whether a machine without a card is without it.
     """
 
     key: str
-    wished: str
     want: str
     choose: Callable[[Machine, Wish, Row, Stack, Log], object]
     useless: Mapping[str, tuple[str, str, str]] = field(default_factory=dict)

@@ -18,7 +18,7 @@ from . import (
     gpu_log,
     gpu_settings,
     mig,
-    monitoring,
+    monitoring_exporters,
     monitoring_server,
     nccl,
     tensorrt,
@@ -97,6 +97,6 @@ HOST_PARTS = (
     gpu_settings.HOST_PART,
     gpu_log.HOST_PART,
     watch.HOST_PART,
-    monitoring.HOST_PART,
+    monitoring_exporters.HOST_PART,
     monitoring_server.HOST_PART,
 )

@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
-
 from ..model.proof import MAX_AGE
 from ..model.watch import Watch
 from ..wish import Wish
@@ -20,14 +18,13 @@ def choose(wish: Wish, log: Log) -> Watch | None:
     if wish.watch is None:
         return None
     settings = wish.watch_settings
-    directory = settings.textfile_directory or paths.METRICS
     told = f"; mail to {', '.join(settings.mail)}" if settings.mail else ""
-    text = f"the node looks at itself every {wish.watch} minutes; metrics in {directory}{told}"
+    text = f"the node looks at itself every {wish.watch} minutes; metrics in {wish.metrics}{told}"
     log.decided("watch", text, "the wish")
     expected = wish.gpus_expected
     return {
         "minutes": wish.watch,
-        "textfile_directory": directory,
+        "textfile_directory": wish.metrics,
         "proof_max_age": settings.proof_max_age or MAX_AGE,
         "mail": list(settings.mail),
         "smtp": settings.smtp,
@@ -41,7 +38,6 @@ def choose(wish: Wish, log: Log) -> Watch | None:
 
 
 HOST_PART = HostPart(
-    "watch",
     "watch",
     "watch",
     lambda _machine, wish, _system, _stack, log: choose(wish, log),

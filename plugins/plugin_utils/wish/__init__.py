@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 
 from ansible_collections.gpuwright.node.plugins.module_utils import frameworks
-from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
+from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version, paths
 
 from ..model.errors import BadInput
 from ..model.gpu_settings import Settings
@@ -24,14 +24,14 @@ from . import (
     gpu_log,
     gpu_settings,
     mig,
-    monitoring,
+    monitoring_exporters,
     monitoring_server,
     nvidia_driver,
     projects,
     specifiers,
     watch,
 )
-from .monitoring import MonitoringSettings
+from .monitoring_exporters import MonitoringSettings
 from .monitoring_server import Exporters
 from .reading import AUTO, Variables, Words, around, as_list, bare, equals, is_no, is_yes
 from .watch import WatchSettings
@@ -68,13 +68,13 @@ class Wish:
     driver_set: str | None = None
     driver_imex: bool | None = None
     driver_peermem: bool = False
-    mig_layout: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    mig: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     gpu_settings: Mapping[str, Settings] = field(default_factory=dict)
     gpu_log: int | None = None
     watch: int | None = None
     watch_settings: WatchSettings = field(default_factory=WatchSettings)
-    monitoring: str | None = None
-    monitoring_settings: MonitoringSettings = field(default_factory=MonitoringSettings)
+    monitoring_exporters: str | None = None
+    monitoring_exporters_settings: MonitoringSettings = field(default_factory=MonitoringSettings)
     monitoring_server: bool = False
     monitoring_server_settings: ServerSettings | None = None
     fleet: tuple[Exporters, ...] = ()
@@ -129,6 +129,11 @@ class Wish:
     def cpu(self) -> bool:
         """Say whether a framework for the CPU is asked for by its variant, as in torch==2.14.1+cpu."""
         return any(framework.variant == "cpu" for framework in self.frameworks)
+
+    @property
+    def metrics(self) -> str:
+        """Where metrics lie that the watch writes and the exporter of the machine reads: either may be there without the other."""
+        return self.watch_settings.textfile_directory or paths.METRICS
 
     @property
     def images(self) -> bool:
@@ -566,7 +571,7 @@ WORDS = (
     _FRAMEWORKS,
     gpu_log.WORDS,
     watch.WORDS,
-    monitoring.WORDS,
+    monitoring_exporters.WORDS,
     monitoring_server.WORDS,
 )
 _READERS = {name: reader for words in WORDS for name, reader in words.readers.items()}

@@ -13,13 +13,13 @@ from ansible_collections.gpuwright.node.plugins.module_utils.base import address
 from ..model.errors import BadInput
 from ..model.wish import Values
 from ..rules import load_rules
-from . import monitoring
+from . import monitoring_exporters
 from .monitoring_server import Exporters
 from .reading import Variables, as_list
 
 _CARDS = "gpuwright_gpus_expected"
 #: The variables of a host that its exporters are known by.
-VARIABLES = (*monitoring.WORDS.variables, "gpuwright_want", "gpuwright_wish", "ansible_host", _CARDS)
+VARIABLES = (*monitoring_exporters.WORDS.variables, "gpuwright_want", "gpuwright_wish", "ansible_host", _CARDS)
 
 
 def exporters(hosts: Mapping[str, Variables], server: str) -> tuple[Exporters, ...]:
@@ -36,13 +36,13 @@ def _of_host(name: str, variables: Variables, server: str) -> Exporters | None:
     known = {**variables, **(asked if isinstance(asked, Mapping) else {})}
     values: Values = {}
     try:
-        monitoring.WORDS.read(values, known, load_rules())
+        monitoring_exporters.WORDS.read(values, known, load_rules())
     except BadInput as error:
         raise BadInput(f"{name}: {error.message}", error.suggestions) from None
-    read = cast("monitoring.Fields", values)
-    if not (read.get("monitoring") or _named(known)):
+    read = cast("monitoring_exporters.Fields", values)
+    if not (read.get("monitoring_exporters") or _named(known)):
         return None
-    settings = read.get("monitoring_settings") or monitoring.MonitoringSettings()
+    settings = read.get("monitoring_exporters_settings") or monitoring_exporters.MonitoringSettings()
     return Exporters(
         host=name,
         address=_asked_at(name, known, settings.address, server),
@@ -57,7 +57,7 @@ def _named(known: Variables) -> bool:
     """Say whether a host wishes exporters by name, as --want takes it."""
     wants = as_list(known.get("gpuwright_want") or [], "gpuwright_want")
     names = {str(want).partition("=")[0].strip().lower() for want in wants}
-    return bool(names & monitoring.WORDS.readers.keys())
+    return bool(names & monitoring_exporters.WORDS.readers.keys())
 
 
 def _asked_at(name: str, known: Variables, address: str, server: str) -> str | None:

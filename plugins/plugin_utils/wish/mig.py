@@ -16,14 +16,14 @@ from .reading import Variables, Words, put
 class Fields(TypedDict, total=False):
     """The layout's field of a wish: profiles by card."""
 
-    mig_layout: Mapping[str, tuple[str, ...]]
+    mig: Mapping[str, tuple[str, ...]]
 
 
 def _read_variables(values: Values, variables: Variables, rules: Rules) -> None:
     del rules
     layout = datacentre.mig_layout(variables.get("mig_layout"))
     if layout:
-        put(values, Fields(mig_layout=layout))
+        put(values, Fields(mig=layout))
 
 
 WORDS = Words("mig", variables=("mig_layout",), of_host=("mig_layout",), read=_read_variables)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import card_sample, gpu_day, gpu_log
+from ansible_collections.gpuwright.node.plugins.module_utils.base import card_sample, gpu_log, gpu_log_day
 from gpuwright import card_looks, console, day_plot, show_top
 from tests.unit.cli.conftest import FakeAnsible, event
 
@@ -256,8 +256,8 @@ def test_hosts_that_answer_are_0_and_the_run_leaves_no_folder(
 
 @pytest.fixture
 def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    read = gpu_day.read
-    monkeypatch.setattr(gpu_day, "read", lambda day: read(day, str(tmp_path)))
+    read = gpu_log_day.read
+    monkeypatch.setattr(gpu_log_day, "read", lambda day: read(day, str(tmp_path)))
     return tmp_path
 
 
@@ -341,7 +341,7 @@ def test_a_day_on_which_no_card_answered_is_told(gpuwright: Callable[..., Any], 
 
 
 def test_the_day_of_a_host_comes_packed(gpuwright: Callable[..., Any], hosts: Cards) -> None:
-    hosts.samples = {"a": answer("a", log=gpu_day.pack(log(*a_day())))}
+    hosts.samples = {"a": answer("a", log=gpu_log_day.pack(log(*a_day())))}
     done = gpuwright("top", "-i", "fleet,", "--day", DAY, "--json")
     assert (done.code, done.json["host"], len(done.json["rows"])) == (0, "a", 1002)
     (request,) = hosts.requests

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import card_sample, gpu_day
+from ansible_collections.gpuwright.node.plugins.module_utils.base import card_sample, gpu_log_day
 from ansible_collections.gpuwright.node.plugins.modules import card_sample as module
 from ansible_collections.gpuwright.node.plugins.plugin_utils import gate
 from tests.unit.modules import run_module
@@ -246,10 +246,10 @@ def test_without_a_driver_the_module_asks_nothing_and_does_not_fail(monkeypatch:
 def test_a_day_comes_packed_and_no_card_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     content = b"timestamp,index\n" + b"2026-11-26T00:00:03Z,0\n" * 1000
     monkeypatch.setattr(card_sample, "look", lambda: pytest.fail("it was asked"))
-    monkeypatch.setattr(gpu_day, "read", lambda day: content)
+    monkeypatch.setattr(gpu_log_day, "read", lambda day: content)
     told = run_module(module, day="2026-11-26")
     assert json.loads(gate.admit("card_sample", json.dumps(told))) == told
-    assert gpu_day.unpack(told["log"]) == content
+    assert gpu_log_day.unpack(told["log"]) == content
 
 
 def test_a_day_that_is_none_fails_the_module() -> None:
@@ -283,22 +283,22 @@ def test_what_no_module_of_ours_says_is_refused(changes: dict[str, Any], words: 
         (lambda path: path.symlink_to("/etc/passwd"), "cannot be read"),
         (lambda path: path.mkdir(), "is no file"),
         (os.mkfifo, "is no file"),
-        (lambda path: path.write_bytes(bytes(gpu_day.MOST + 1)), "more than 20 MiB"),
+        (lambda path: path.write_bytes(bytes(gpu_log_day.MOST + 1)), "more than 20 MiB"),
     ],
 )
 def test_what_is_no_file_of_a_day_is_told(tmp_path: Path, make: Callable[[Path], object], words: str) -> None:
     make(tmp_path / "gpu-2026-11-26.csv")
-    with pytest.raises(gpu_day.DayError, match=words):
-        gpu_day.read("2026-11-26", str(tmp_path))
+    with pytest.raises(gpu_log_day.DayError, match=words):
+        gpu_log_day.read("2026-11-26", str(tmp_path))
 
 
 def test_what_is_packed_never_grows_beyond_a_day() -> None:
-    bomb = gpu_day.pack(bytes(gpu_day.MOST + 1))
-    for broken in (bomb, "AAAA", "!", gpu_day.pack(b"timestamp" * 1000)[:-8]):
-        with pytest.raises(gpu_day.DayError, match="broken"):
-            gpu_day.unpack(broken)
+    bomb = gpu_log_day.pack(bytes(gpu_log_day.MOST + 1))
+    for broken in (bomb, "AAAA", "!", gpu_log_day.pack(b"timestamp" * 1000)[:-8]):
+        with pytest.raises(gpu_log_day.DayError, match="broken"):
+            gpu_log_day.unpack(broken)
 
 
 def test_what_does_not_pack_well_is_refused_on_the_node() -> None:
-    with pytest.raises(gpu_day.DayError, match="at most"):
-        gpu_day.pack(os.urandom(3_000_000))
+    with pytest.raises(gpu_log_day.DayError, match="at most"):
+        gpu_log_day.pack(os.urandom(3_000_000))

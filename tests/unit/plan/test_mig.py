@@ -119,4 +119,4 @@ def test_where_the_driver_is_another_system_s_no_layout_is_judged(kind: str) -> 
 def test_a_lock_leaves_the_layout_to_the_host() -> None:
     assert {"mig_layout", "nvidia_driver_peermem", "nvidia_driver_imex"} <= set(lock.HOST_VARIABLES)
     empty: Any = {"stack": {}}
-    assert lock.as_wish(empty, {"mig_layout": LAYOUT}).mig_layout == {"all": ("3g.40gb", "3g.40gb")}
+    assert lock.as_wish(empty, {"mig_layout": LAYOUT}).mig == {"all": ("3g.40gb", "3g.40gb")}

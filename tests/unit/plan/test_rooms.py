@@ -124,7 +124,7 @@ def test_words_are_of_components_and_of_a_wish() -> None:
     assert {words.component for words in WORDS} <= set(COMPONENTS)
     fields_of_wish = {field.name for field in fields(Wish)}
     assert {part for words in WORDS for part in words.brings} <= fields_of_wish
-    assert {*(part.key for part in PARTS), *(part.wished for part in HOST_PARTS)} <= fields_of_wish
+    assert {part.key for part in (*PARTS, *HOST_PARTS)} <= fields_of_wish
     names = {name for words in WORDS for name in words.readers}
     assert {part.want for part in HOST_PARTS if part.want} <= names
     variables = [variable for words in WORDS for variable in words.variables]

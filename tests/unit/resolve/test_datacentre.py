@@ -214,7 +214,7 @@ def test_a_layout_that_cannot_be_read_is_bad_input(layout: Any) -> None:
 
 @pytest.mark.parametrize("layout", [{}, None, "", "auto"])
 def test_no_layout_is_no_wish(layout: Any) -> None:
-    assert Wish.from_variables({"mig_layout": layout}).mig_layout == {}
+    assert Wish.from_variables({"mig_layout": layout}).mig == {}
 
 
 # Secure Boot -------------------------------------------------------------------------------------------

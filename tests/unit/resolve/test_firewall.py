@@ -39,7 +39,7 @@ def said(facts: Any, *networks: str, rule: str = "firewall", **variables: Any) -
 )
 def test_networks_are_read(value: Any, networks: tuple[str, ...]) -> None:
     wish = Wish.from_variables({"gpuwright_want": ["monitoring"], "monitoring_firewall": value})
-    assert wish.monitoring_settings.firewall == networks
+    assert wish.monitoring_exporters_settings.firewall == networks
 
 
 @pytest.mark.parametrize(

@@ -8,14 +8,14 @@ import pytest
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import redact
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import BadInput
-from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import monitoring
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import monitoring_exporters
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish, settings
 from tests.unit.plan import nodes
 from tests.unit.plan.test_planner import plan, proven, wish
 
 from .conftest import Resolve
 
-NODE, GPU = "prometheus-node-exporter.service", monitoring.UNIT
+NODE, GPU = "prometheus-node-exporter.service", monitoring_exporters.UNIT
 HASH = "$2y$05$abcdefghijklmnopqrstuuoMt/3RSWy9nt1XJ.fOvAVtRBAZkrjKK"
 PAIR = {"certificate": "/etc/ssl/node.pem", "key": "/etc/ssl/private/node.key"}
 
@@ -73,11 +73,11 @@ def why(planned: Any, rule: str) -> list[str]:
     ],
 )
 def test_exporters_are_wished_by_name_or_by_variable(variables: Any, source: str | None) -> None:
-    assert Wish.from_variables(variables).monitoring == source
+    assert Wish.from_variables(variables).monitoring_exporters == source
 
 
 def test_without_settings_they_listen_on_the_loopback_address() -> None:
-    asked = Wish.from_variables({"gpuwright_want": ["monitoring"]}).monitoring_settings
+    asked = Wish.from_variables({"gpuwright_want": ["monitoring"]}).monitoring_exporters_settings
     assert (asked.address, asked.gpu_port, asked.node_port) == ("127.0.0.1", 9400, 9100)
     assert (asked.certificate, asked.key, asked.users) == (None, None, {})
 
@@ -85,9 +85,14 @@ def test_without_settings_they_listen_on_the_loopback_address() -> None:
 def test_settings_of_the_inventory_stay_beside_a_want_of_the_command_line() -> None:
     given = {"monitoring_address": "10.0.0.5", "monitoring_gpu_port": "9401", "monitoring_tls": PAIR}
     asked = Wish.from_variables({"gpuwright_want": ["monitoring=smi"], **given})
-    assert asked.monitoring == "smi"
-    assert (asked.monitoring_settings.address, asked.monitoring_settings.gpu_port) == ("10.0.0.5", 9401)
-    assert (asked.monitoring_settings.certificate, asked.monitoring_settings.key) == tuple(PAIR.values())
+    assert asked.monitoring_exporters == "smi"
+    assert (asked.monitoring_exporters_settings.address, asked.monitoring_exporters_settings.gpu_port) == (
+        "10.0.0.5",
+        9401,
+    )
+    assert (asked.monitoring_exporters_settings.certificate, asked.monitoring_exporters_settings.key) == tuple(
+        PAIR.values()
+    )
 
 
 @pytest.mark.parametrize(

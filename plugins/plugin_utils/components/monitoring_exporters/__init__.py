@@ -13,8 +13,9 @@ from ansible_collections.gpuwright.node.plugins.module_utils.base import address
 from ...model import sections
 from ...model.plan import Plan
 from ...model.work import Unit, Work
-from ...resolver import dcgm, monitoring
-from ...wish.monitoring import DCGM
+from ...resolver import dcgm
+from ...resolver.monitoring_exporters import UNIT
+from ...wish.monitoring_exporters import DCGM
 from .. import package_calls, programs
 from ..base import (
     Component,
@@ -166,7 +167,7 @@ def demands(stack: Stack, wish: Wish) -> list[Demand]:
         def accepts(name: str, version: str) -> bool:
             return starts(name, version) and numeric_version.at_least(numeric_version.upstream(version), lowest[name])
 
-        asked = wish.monitoring == DCGM
+        asked = wish.monitoring_exporters == DCGM
         found.append(Demand(dcgm.WANT, brought["version"], [*lowest], accepts, fixed=asked, relation=">="))
     return found
 
@@ -276,7 +277,7 @@ COMPONENT = Component(
     manages,
     parts=(NAME,),
     touches=TOUCHES,
-    units=(monitoring.UNIT,),
+    units=(UNIT,),
     demands=demands,
     version_prefixes=version_prefixes,
     # Somebody else may ask the host engine too: it ends with its package alone.

@@ -13,7 +13,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.base import address
 
 from ...model.work import File
 from ...resolver import dcgm
-from ...resolver.monitoring import UNIT
+from ...resolver.monitoring_exporters import UNIT
 
 if TYPE_CHECKING:
     from ...model.monitoring_exporters import Dcgm, Exporter, MonitoringExporters

@@ -33,10 +33,10 @@ class MonitoringSettings:
 
 
 class Fields(TypedDict, total=False):
-    """The fields of a wish that are of the exporters; ``monitoring``: what tells of the cards."""
+    """The fields of a wish that are of the exporters; ``monitoring_exporters``: what tells of the cards."""
 
-    monitoring: str | None
-    monitoring_settings: MonitoringSettings
+    monitoring_exporters: str | None
+    monitoring_exporters_settings: MonitoringSettings
 
 
 _WANT = "monitoring"
@@ -70,14 +70,14 @@ def _read_want(values: Values, spec: str, want: str, rules: Rules) -> None:
     """Read monitoring, or monitoring=dcgm."""
     del rules
     source = equals(spec, want)
-    put(values, Fields(monitoring=ANY if source in AUTO else _source(source, _WANT)))
+    put(values, Fields(monitoring_exporters=ANY if source in AUTO else _source(source, _WANT)))
 
 
 def _read_variables(values: Values, variables: Variables, rules: Rules) -> None:
     """Read the settings. Raises BadInput for what cannot be read; no message has anything of a hash."""
     del rules
     if not is_no(variables.get(SOURCE)):
-        put(values, Fields(monitoring=_source(variables[SOURCE], SOURCE)))
+        put(values, Fields(monitoring_exporters=_source(variables[SOURCE], SOURCE)))
     default = MonitoringSettings()
     files = _tls(variables.get(TLS))
     settings = MonitoringSettings(
@@ -93,7 +93,7 @@ def _read_variables(values: Values, variables: Variables, rules: Rules) -> None:
         text = f"{GPU_PORT} and {NODE_PORT} are both {settings.gpu_port}: two programs cannot listen on one port"
         raise BadInput(text, [f"{GPU_PORT}: {default.gpu_port}", f"{NODE_PORT}: {default.node_port}"])
     if settings != default:
-        put(values, Fields(monitoring_settings=settings))
+        put(values, Fields(monitoring_exporters_settings=settings))
 
 
 def _address(value: object) -> str | None:
@@ -184,7 +184,7 @@ _VARIABLES = (SOURCE, ADDRESS, GPU_PORT, NODE_PORT, TLS, USERS, FIREWALL)
 WORDS = Words(
     "monitoring_exporters",
     _WANT,
-    brings=("monitoring",),
+    brings=("monitoring_exporters",),
     readers={_WANT: _read_want},
     variables=_VARIABLES,
     of_host=_VARIABLES,

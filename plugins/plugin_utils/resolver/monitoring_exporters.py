@@ -9,12 +9,10 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
-
 from ..model.monitoring_exporters import CardExporter, Dcgm, Exporter, MonitoringExporters, NodeExporter
 from ..rules import Row
 from ..wish import Wish
-from ..wish.monitoring import ANY, DCGM, SMI, MonitoringSettings
+from ..wish.monitoring_exporters import ANY, DCGM, SMI, MonitoringSettings
 from . import dcgm, firewall, listeners
 from .log import DESIGN, Entry, Log, Unresolved, conflict
 from .machine import Machine
@@ -39,9 +37,9 @@ def choose(
     machine: Machine, wish: Wish, system: Row, driver: DriverStack | None, log: Log
 ) -> MonitoringExporters | None:
     """Return None without a wish, else what listens where. Raises Unresolved for what is not to be had."""
-    if wish.monitoring is None:
+    if wish.monitoring_exporters is None:
         return None
-    settings = wish.monitoring_settings
+    settings = wish.monitoring_exporters_settings
     row = next((each for each in log.rules["monitoring"]["rows"] if each["family"] == system["family"]), None)
     if row is None:
         text = f"no repository of {system['name']} is known to have node_exporter"
@@ -76,7 +74,7 @@ def _exporter(source: str, port: int, adopted: str | None) -> Exporter:
 
 def _cards(machine: Machine, wish: Wish, system: Row, driver: DriverStack | None, node: str, log: Log) -> CardExporter:
     """Return what tells the metrics of the cards. ``node``: the unit of the machine's exporter. Raises Unresolved."""
-    settings = wish.monitoring_settings
+    settings = wish.monitoring_exporters_settings
     adopted = _adopted("gpu", node, machine, settings, log)
     brought = None if adopted else _dcgm(machine, wish, system, driver, log)
     found = [*_elsewhere("gpu", dcgm.UNIT, machine, settings)] if brought else []
@@ -87,7 +85,7 @@ def _cards(machine: Machine, wish: Wish, system: Row, driver: DriverStack | None
 
 def _without_cards(wish: Wish, log: Log) -> None:
     """Say that no card has metrics here. No source is refused: one inventory serves hosts with cards and without."""
-    asked = "" if wish.monitoring == ANY else f", and {wish.monitoring} has nothing to tell"
+    asked = "" if wish.monitoring_exporters == ANY else f", and {wish.monitoring_exporters} has nothing to tell"
     text = f"no NVIDIA GPU: the exporter of this machine comes alone{asked}"
     if wish.gpus_expected != 0:
         text += "; gpuwright_gpus_expected: 0 in the inventory tells the server of metrics not to ask it for cards"
@@ -96,20 +94,20 @@ def _without_cards(wish: Wish, log: Log) -> None:
 
 def _dcgm(machine: Machine, wish: Wish, system: Row, driver: DriverStack | None, log: Log) -> Dcgm | None:
     """Return DCGM where it is wished, or where it is left to the rules and serves the machine."""
-    if wish.monitoring == SMI:
+    if wish.monitoring_exporters == SMI:
         return None
-    return log.attempt(partial(dcgm.choose, asked=wish.monitoring == DCGM), machine, system, driver, log)
+    return log.attempt(partial(dcgm.choose, asked=wish.monitoring_exporters == DCGM), machine, system, driver, log)
 
 
 def _node(row: Row, machine: Machine, wish: Wish, adopted: str | None, log: Log) -> NodeExporter:
     older = next((each for each in log.rules["monitoring"]["flags"] if machine.os in each["os"]), None)
     return {
-        **_exporter(NODE_EXPORTER, wish.monitoring_settings.node_port, adopted),
+        **_exporter(NODE_EXPORTER, wish.monitoring_exporters_settings.node_port, adopted),
         "package": row["package"],
         "repository": row["repository"],
         "unit": row["unit"],
         "program": row["program"],
-        "textfiles": wish.watch_settings.textfile_directory or paths.METRICS,
+        "textfiles": wish.metrics,
         "flag": older["flag"] if older else _FLAG,
     }
 
@@ -214,7 +212,6 @@ def _tell(source: str | None, settings: MonitoringSettings, log: Log) -> None:
 
 HOST_PART = HostPart(
     "monitoring_exporters",
-    "monitoring",
     "monitoring",
     lambda machine, wish, system, stack, log: choose(machine, wish, system, stack.get("driver"), log),
     useless={
