@@ -39,9 +39,11 @@ from collections.abc import Callable
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components.watch import program
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components import COMPONENTS
 
-_PROGRAMS: dict[str, Callable[[], str]] = {program.NAME: program.text}
+_PROGRAMS: dict[str, Callable[[], str]] = {
+    name: component.program for name, component in COMPONENTS.items() if component.program
+}
 
 
 def _node_program(name: str) -> str:

@@ -170,6 +170,7 @@ class Component:
     take_back: what `remove` does by its role, before the driver goes; None where nothing is left to do for it.
     removes: its keys of what the role `remove` does. ``files``: those that go.
     units: those that its role writes. A node is asked for them whether a seal names them or not.
+    program: text of the one that it puts on nodes, of this collection's own files; None where it has none.
     package_units: units that come with a package and go with it.
     steps: the work of its role, by the name of the step.
     """
@@ -202,6 +203,7 @@ class Component:
     take_back: Callable[[Facts], Sequence[Finding]] | None = None
     removes: Callable[[Facts, Sequence[str]], Removes] = _removes_nothing
     units: Sequence[str] = ()
+    program: Callable[[], str] | None = None
     package_units: Mapping[str, Sequence[str]] = field(default_factory=dict)
     steps: Mapping[str, Step] = field(default_factory=dict)
 

@@ -227,6 +227,7 @@ COMPONENT = Component(
     parts=("watch",),
     touches=TOUCHES,
     units=(SERVICE, TIMER),
+    program=program.text,
     judge=judge,
     steps=STEPS,
 )

@@ -9,8 +9,6 @@ from functools import cache
 
 from .. import utilities
 
-#: What the filter node_program knows it by.
-NAME = "watch"
 MODULE = f"{utilities.UTILITIES}.watch.program"
 # The same Python that looks at the node runs it, and from root's own directories alone: python3 -I.
 _SCRIPT = """\
