@@ -3,7 +3,8 @@
 """The components of a node, in the order in which they are applied.
 
 To add one: a module here with a ``COMPONENT`` (see :class:`.base.Component`), a role of the same name, its place in the order below,
-and a task in ``playbooks/site.yml`` at the same place (a test holds the two orders equal).
+and a task in ``playbooks/site.yml`` at the same place (a test holds the two orders equal). Its rooms on the lower floors, and the tables
+there: docs/adr/0013-one-room-a-component.md.
 """
 
 from __future__ import annotations
