@@ -22,9 +22,10 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import block, mig_layout, redact, run
+from ansible_collections.gpuwright.node.plugins.module_utils.base import block, checks, mig_layout, redact, run
 from ansible_collections.gpuwright.node.plugins.module_utils.measure import containers as containers_measured
 from ansible_collections.gpuwright.node.plugins.module_utils.measure import (
+    dcgm_diag_judge,
     fio_json,
     framework,
     kernel_log,
@@ -173,6 +174,17 @@ def _fio(text: str) -> Any:
     return [fio_json.judge(part, document, "nvme4", 3) for part in ("seqread", "randread", "seqwrite")]
 
 
+def _dcgm(text: str) -> Any:
+    question = dcgm_diag_judge.Question(2, (), 1)
+    found = dcgm_diag_judge.judge(question, run.Result(0, text, "", 1.0, None))
+    # What became another test or another result is not held against it; what is no document is never a pass.
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        assert checks.verdict(found) == "incomplete"
+    return found
+
+
 def _kernel_log(text: str) -> Any:
     log: Any = {"lines": 1, "whole": True, "why": None, **kernel_log.events(text.split("\n"))}
     return judge_kernel_log.judge(log, RULES)
@@ -222,6 +234,7 @@ PARSERS: dict[str, Parser] = {
     "nvidia-smi -L": Parser(mig_layout.parse_list, samples=("nvidia-smi-L",)),
     "nvidia-smi nvlink -s": Parser(nvlink.parse, samples=("nvidia-smi-nvlink",)),
     "fio": Parser(_fio, (fio_json.FioError,), ("fio-json", "fio-errors", "fio-local")),
+    "dcgmi diag": Parser(_dcgm, samples=("dcgmi",)),
     "kernel log": Parser(_kernel_log, samples=("dmesg",)),
     "framework": Parser(_framework),
     "toolkit": Parser(_toolkit),
