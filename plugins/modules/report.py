@@ -9,6 +9,8 @@ version_added: "0.1.0"
 description:
   - Collects what each host has to say about itself in the run directory on the controller, and makes C(report.json),
     C(report.html) and C(junit.xml) of it.
+  - Compares hosts and cards with their like. C(outliers.json) and the page name those that are slower or hotter than the others, or have
+    another version or setting. It is no part of a verdict.
   - It runs on the controller alone and touches no host. Several hosts may call it at the same time.
 options:
   state:

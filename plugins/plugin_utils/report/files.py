@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import cast
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import redact
+from ansible_collections.gpuwright.node.plugins.plugin_utils.health import outliers
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.plan import Plan
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.report import Record, Report
+from ansible_collections.gpuwright.node.plugins.plugin_utils.report import comparison, run_directory
 from ansible_collections.gpuwright.node.plugins.plugin_utils.report import model as pure
-from ansible_collections.gpuwright.node.plugins.plugin_utils.report import run_directory
 
 FOLDERS = ("facts", "plans", "sealed", "hosts")
 META = "run.json"
@@ -71,7 +72,7 @@ def aggregate(
     failed: Mapping[str, str] | None = None,
     not_reached: list[str] | None = None,
 ) -> Report:
-    """Make report.json, report.html and junit.xml from what the hosts left, and return the report.
+    """Make report.json, outliers.json, report.html and junit.xml from what the hosts left, and return the report.
 
     May be called at any time and as often as wanted.
 
@@ -86,7 +87,7 @@ def aggregate(
 
     directory = Path(run_dir)
     meta = run_directory.read_json(directory / META) or {}
-    records = read_records(directory)
+    records, comparable = read_records(directory)
     for host, reason in (failed or {}).items():
         records[host] = pure.without_record(host, reason, records.get(host))
     # Before any of the three forms is made: what a run could not reach or failed on is told in words of the node.
@@ -101,30 +102,37 @@ def aggregate(
             not_reached=not_reached or [],
         )
     )
+    compared = outliers.compare(comparable)
     run_directory.write_json(directory / "report.json", report)
+    run_directory.write_json(directory / "outliers.json", comparison.document(compared))
     # What a list of runs shows, beside a report that may be of a fleet.
     run_directory.write_json(
         directory / META, {**meta, **{key: report.get(key) for key in ("verb", "verdict", "finished", "counts")}}
     )
-    write(directory / "report.html", html.render(report).encode("utf-8", "replace"))
+    write(directory / "report.html", html.render(report, comparison.shown(compared)).encode("utf-8", "replace"))
     write(directory / "junit.xml", junit.render(report))
     return report
 
 
-def read_records(run_dir: Path) -> dict[str, Record]:
-    """Every host's record: its result, else its plan. A file that cannot be read is a host that is not proven."""
+def read_records(run_dir: Path) -> tuple[dict[str, Record], list[outliers.Value]]:
+    """Every host's record (its result, else its plan), and what can be compared of it, which is more than a brief record has.
+
+    A file that cannot be read is a host that is not proven.
+    """
     records: dict[str, Record] = {}
+    comparable: dict[str, list[outliers.Value]] = {}
     for folder, make in (("plans", pure.from_plan), ("hosts", pure.host_record)):
         for path in run_directory.documents(run_dir / folder):
             values = run_directory.read_json(path)
             host = str((values or {}).get("host") or run_directory.host_of(path))
             if values is None:
                 records[host] = pure.without_record(host, f"its record {path.name} cannot be read")
-            elif run_directory.is_packed(path):
-                records[host] = pure.brief(make(host, values), whole=f"{folder}/{path.name}")
-            else:
-                records[host] = make(host, values)
-    return records
+                continue
+            record = make(host, values)
+            comparable[host] = comparison.values(record, values.get("cards"))
+            is_packed = run_directory.is_packed(path)
+            records[host] = pure.brief(record, whole=f"{folder}/{path.name}") if is_packed else record
+    return records, [value for found in comparable.values() for value in found]
 
 
 def waiting(run_dir: Path) -> list[str]:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from ..model.plan import Change
     from ..model.report import Record, Report, Resume
+    from .comparison import Shown
 
 SYMBOLS = {"pass": "✓", "warn": "!", "fail": "✗", "incomplete": "?", "skip": "–", "none": ""}
 WORDS = {
@@ -47,7 +48,7 @@ _ORDER = {"fail": 0, "incomplete": 1, "warn": 2, "pass": 3, "skip": 4}
 # Left to right as a node is built; groups that are not named here follow by name.
 _GROUPS = (
     "driver", "smi", "gpu", "ecc", "remap", "pages", "repair", "temp", "throttle", "power", "fan", "pcie", "persistence",
-    "fabric", "fabricmanager", "cuda", "framework", "container", "fio", "disk", "packages", "seals", "proof",
+    "fabric", "fabricmanager", "cuda", "dcgm", "framework", "container", "fio", "disk", "packages", "seals", "proof",
 )  # fmt: skip
 OPEN_DETAILS = 5
 """So many hosts with trouble are unfolded; the others open at a tap."""
@@ -84,9 +85,9 @@ class Host(TypedDict):
     open: NotRequired[bool]
 
 
-def render(report: Report) -> str:
-    """The page of a report."""
-    return _template().render(page=page_of(report))
+def render(report: Report, fleet: Shown | None = None) -> str:
+    """The page of a report. ``fleet``: its hosts and cards, compared with their like."""
+    return _template().render(page={**page_of(report), "fleet": fleet})
 
 
 @cache
