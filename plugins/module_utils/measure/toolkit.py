@@ -16,7 +16,7 @@ import re
 from typing import TYPE_CHECKING, List, Mapping, NamedTuple, Optional, Protocol, Sequence, Tuple, TypedDict
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, ownership, run
-from ansible_collections.gpuwright.node.plugins.module_utils.measure import cuda_probe, smi
+from ansible_collections.gpuwright.node.plugins.module_utils.measure import cuda_driver, smi
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
@@ -93,13 +93,13 @@ _HOST_TROUBLES: Tuple[Tuple[str, str, str], ...] = (
 
 # What the runtime's own errors mean (cudaError_t of driver_types.h); the others have the numbers and the meaning of the driver's.
 _ERRORS = {
-    35: cuda_probe.CudaError(
+    35: cuda_driver.CudaError(
         "cudaErrorInsufficientDriver",
         "the driver is too old for this toolkit, or there is none",
         "install",
         "install a newer driver, or an older toolkit (gpuwright plan names both)",
     ),
-    209: cuda_probe.CudaError(
+    209: cuda_driver.CudaError(
         "cudaErrorNoKernelImageForDevice",
         "the program has no code for this card",
         "install",
@@ -318,7 +318,7 @@ def _judge_card(nvcc: str, step: Step) -> Check:
 
 
 def _trouble(nvcc: str, card: Optional[str], call: str, code: int, error: str) -> Check:
-    meaning = _ERRORS.get(code) or cuda_probe.explain(code, error)
+    meaning = _ERRORS.get(code) or cuda_driver.explain(code, error)
     said = f"{nvcc}: {call}: {error} ({code})"
     rest: checks.Rest = {"gpu": card, "evidence": said, "action": meaning.action, "remedy": meaning.remedy}
     reason = f"a kernel that {nvcc} compiled does not run: {meaning.cause}"
