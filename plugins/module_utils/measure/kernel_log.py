@@ -171,6 +171,17 @@ def events(lines: Sequence[str]) -> Events:
     return {"events": list(found.values()), "earlier": earlier, "more": more}
 
 
+def new_events(before: Sequence[Event], after: Sequence[Event]) -> List[Event]:
+    """What came into the log between two readings of it: the errors of the second one, without how often the first one had them."""
+    known = {(event["kind"], event["code"], event["bus_id"]): event["count"] for event in before}
+    found: List[Event] = []
+    for event in after:
+        count = event["count"] - known.get((event["kind"], event["code"], event["bus_id"]), 0)
+        if count > 0:
+            found.append({**event, "count": count})
+    return found
+
+
 def _event(line: str) -> Optional[Event]:
     """The error that one line tells of; None for any other line."""
     if "NVRM: " not in line and "SXid" not in line:

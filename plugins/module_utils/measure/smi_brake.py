@@ -39,9 +39,10 @@ def settle(data: SmiData, look: Callable[[], Optional[SmiData]], pause: Callable
         for gpu in braking:
             reasons = now.get(gpu["pci_bus_id"])
             if reasons is not None and BRAKE not in reasons:
-                gpu["throttle"] = _passed(gpu["throttle"] or [])
+                gpu["throttle"] = passed(gpu["throttle"] or [])
 
 
-def _passed(reasons: List[str]) -> List[str]:
+def passed(reasons: List[str]) -> List[str]:
+    """The reasons of a card whose brake did not last."""
     gone = (BRAKE,) if _HEAT in reasons else (BRAKE, _EITHER)
     return [reason for reason in reasons if reason not in gone] + [PASSING]

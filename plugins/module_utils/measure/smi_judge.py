@@ -513,12 +513,18 @@ def _judge_ecc(gpu: Card, expected: Expected) -> List[Check]:
 
 # Cards for a desk ship with error correction off: it takes a part of the memory that they are sold with.
 _CONSUMER = re.compile(r"\b(?:geforce|titan)\b", re.IGNORECASE)
+_DRAWING = re.compile(r"\b(?:geforce|titan|quadro|rtx)\b", re.IGNORECASE)
 _DESK = re.compile(r"\b(?:geforce|titan|quadro|rtx)\b(?!.*\bserver edition\b)", re.IGNORECASE)
 
 
 def _is(kind: Pattern[str], gpu: Card) -> bool:
     """Whether brand or name of a card say that it is of a kind."""
     return bool(kind.search("{} {}".format(gpu.get("brand") or "", gpu.get("name") or "")))
+
+
+def draws(gpu: Card) -> bool:
+    """Whether a card is of a kind that is made to draw too, wherever it is built in."""
+    return _is(_DRAWING, gpu)
 
 
 def _judge_ecc_mode(gpu: Card, expected: Expected) -> Check:
@@ -802,11 +808,17 @@ def _at_rest(gpu: Card) -> bool:
 
 
 def _judge_power(gpu: Card, expected: Expected) -> List[Check]:
-    draw, limit, default = gpu["power_draw_w"], gpu["power_limit_w"], gpu["power_default_limit_w"]
+    limit, default = gpu["power_limit_w"], gpu["power_default_limit_w"]
+    result = _judge_power_draw(gpu, expected)
+    if limit is not None and default is not None:
+        result.append(_judge_power_limit(gpu, limit, default, expected.get("power_limit_w")))
+    return result
+
+
+def _judge_power_draw(gpu: Card, _expected: Expected) -> List[Check]:
     unreadable = {path: text for path, text in (gpu.get("errors") or {}).items() if "power_draw" in path}
-    result = []
     if unreadable:
-        result.append(
+        return [
             checks.failed(
                 "power.read",
                 "warning",
@@ -816,14 +828,10 @@ def _judge_power(gpu: Card, expected: Expected) -> List[Check]:
                 action="reboot",
                 remedy="look in the kernel log for Xid 79 and 119; reboot the host",
             )
-        )
-    elif draw is None:
-        result.append(checks.skipped("power.read", "the card does not measure its power", "warning", gpu=label(gpu)))
-    else:
-        result.append(checks.passed("power.read", "warning", gpu=label(gpu), measured=draw, unit="W"))
-    if limit is not None and default is not None:
-        result.append(_judge_power_limit(gpu, limit, default, expected.get("power_limit_w")))
-    return result
+        ]
+    if gpu["power_draw_w"] is None:
+        return [checks.skipped("power.read", "the card does not measure its power", "warning", gpu=label(gpu))]
+    return [checks.passed("power.read", "warning", gpu=label(gpu), measured=gpu["power_draw_w"], unit="W")]
 
 
 def _judge_power_limit(gpu: Card, limit: float, default: float, wanted: Optional[float]) -> Check:
@@ -1107,7 +1115,7 @@ def _judge_pcie(gpu: Card, expected: Expected) -> List[Check]:
 
 def _judge_pcie_generation(gpu: Card, expected: Expected) -> Check:
     """An idle card lowers its link to the first generation, so it is held against the maximum only under load."""
-    now, best = gpu["pcie"]["gen"], expected.get("pcie_gen") or gpu["pcie"]["gen_max"]
+    now, best = gpu["pcie"]["gen"], expected.get("pcie_gen") or _best_generation(gpu)
     rest: checks.Rest = {"gpu": label(gpu), "measured": now, "expected": best, "unit": "generation"}
     if now is None or best is None:
         return checks.skipped(
@@ -1125,6 +1133,12 @@ def _judge_pcie_generation(gpu: Card, expected: Expected) -> Check:
         remedy=_SEAT,
         **rest,
     )
+
+
+def _best_generation(gpu: Card) -> Optional[int]:
+    """The highest generation that both card and host have; where one of them does not say, what nvidia-smi makes of it."""
+    device, host = gpu["pcie"]["gen_device_max"], gpu["pcie"]["gen_host_max"]
+    return gpu["pcie"]["gen_max"] if device is None or host is None else min(device, host)
 
 
 _REPLAYS = Rule(
@@ -1160,3 +1174,29 @@ _STEPS: Tuple[Callable[[Card, Expected], List[Check]], ...] = (
     _judge_idle,
     _judge_pcie,
 )
+
+
+def _judge_pcie_generation_only(gpu: Card, expected: Expected) -> List[Check]:
+    return [_judge_pcie_generation(gpu, expected)]
+
+
+# What says more of a card that works than of one that rests. Counters are held against those before the load, see load_judge.
+_STEPS_UNDER_LOAD: Tuple[Callable[[Card, Expected], List[Check]], ...] = (
+    _judge_readable,
+    _judge_recovery,
+    _judge_temperature,
+    _judge_throttle,
+    _judge_power_draw,
+    _judge_pcie_generation_only,
+)
+
+
+def judge_under_load(gpu: Card, expected: Expected, cards: int = 1) -> List[Check]:
+    """The checks of one card that is kept busy; as :func:`judge_gpu` where it does not answer at all."""
+    lost = _judge_lost(gpu)
+    if lost is not None:
+        return [lost]
+    result: List[Check] = []
+    for step in _STEPS_UNDER_LOAD:
+        result += step(gpu, {**expected, "under_load": True})
+    return [*result, judge_pcie_width(gpu, expected, cards)]
