@@ -92,7 +92,7 @@ rules: venv ## write what is generated: rules.json, roles.json, types, units, do
 	@$(BIN)/python tools/build_monitoring.py
 	@$(BIN)/python tools/build_dashboards.py
 
-.PHONY: compat-verify compat-refresh world measured
+.PHONY: compat-verify compat-refresh world measured assembled
 compat-verify: venv ## hold the tables of compat/ against the wheels of the Python index that pip is configured for
 	@$(BIN)/python -m tools.compat_verify
 world: venv ## hold what is said of Debian's own packages, in compat/ and in the stand-ins, against Debian's archive (two minutes)
@@ -100,6 +100,8 @@ world: venv ## hold what is said of Debian's own packages, in compat/ and in the
 
 measured: venv ## hold what `size` counts of memory against PyTorch on this machine's CPU, and other tools (three minutes and a large download)
 	@$(NOX) measured
+assembled: venv ## assemble the programs of the load on a card for every generation, by the ptxas of NVIDIA's wheels (half a minute, 200 MB)
+	@$(NOX) assembled
 compat-refresh: venv ## bring compat/ up to what upstreams publish: a change for you to read
 	@$(BIN)/python -m tools.compat_refresh
 	@$(MAKE) --no-print-directory rules

@@ -43,6 +43,9 @@ MEASURED = (
     "pytest>=8.3",
 )
 
+# The ptxas of the last CUDA 12, which knows cards from Maxwell on, and of the newest CUDA, which knows the newest.
+ASSEMBLERS = ("nvidia-cuda-nvcc-cu12==12.9.86", "nvidia-cuda-nvcc==13.5.37", "pytest>=8.3")
+
 # What needs no simulated node and is run on both lines.
 UNITS = ["tests/unit", "tests/packaging"]
 # Examples for each property in the soak, drawn anew each time.
@@ -170,6 +173,22 @@ def measured(session: nox.Session) -> None:
 
 
 @nox.session
+def assembled(session: nox.Session) -> None:
+    """The programs of the load on a card, assembled by NVIDIA's ptxas for every generation of cards."""
+    home = _environment(session, "assembled", sys.executable, *ASSEMBLERS)
+    session.run(
+        str(home / "bin/python"),
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "tests/assembled",
+        env={"PYTHONPATH": str(ROOT / "collections")},
+    )
+
+
+@nox.session
 def changed(session: nox.Session) -> None:
     """What a change touches, while one works on it; `since` a commit, or since this branch left main. tools/changed.py has the table."""
     told = session.run("python", "-m", "tools.changed", *session.posargs, silent=True)
@@ -228,6 +247,7 @@ def _soak_lines(session: nox.Session) -> None:
     session.run("pytest", "-q", *_WORKERS, "tests/property", env=more)
     world(session)
     measured(session)
+    assembled(session)
 
 
 # The parts of the soak, in their order. CONTRIBUTING.md says what is in which; tests/unit/repo/test_soak.py holds the two together.

@@ -55,6 +55,8 @@ def test_what_is_said_of_debian_is_held_against_its_archive_in_the_part_lines() 
     assert "`make world`" in row
     assert "    measured(session)\n" in body
     assert "`make measured`" in row
+    assert "    assembled(session)\n" in body
+    assert "`make assembled`" in row
 
 
 def test_the_line_of_ansible_core_is_one_that_is_supported() -> None:
