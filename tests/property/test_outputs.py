@@ -29,6 +29,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.measure import (
     fio_json,
     framework,
     kernel_log,
+    load_watch,
     module_load,
     smi_judge,
     smi_messages,
@@ -231,7 +232,9 @@ def _bytes(read: Callable[[bytes], Any]) -> Callable[[str], Any]:
 
 PARSERS: dict[str, Parser] = {
     "nvidia-smi": Parser(_smi, samples=("nvidia-smi-xml", "nvidia-smi-errors")),
-    "nvidia-smi -L": Parser(mig_layout.parse_list, samples=("nvidia-smi-L",)),
+    "nvidia-smi -L": Parser(
+        lambda text: (mig_layout.parse_list(text), load_watch.parse_instances(text)), samples=("nvidia-smi-L",)
+    ),
     "nvidia-smi nvlink -s": Parser(nvlink.parse, samples=("nvidia-smi-nvlink",)),
     "fio": Parser(_fio, (fio_json.FioError,), ("fio-json", "fio-errors", "fio-local")),
     "dcgmi diag": Parser(_dcgm, samples=("dcgmi",)),

@@ -11,8 +11,9 @@
  *   flip WORD BIT     this bit of this word of all that is checked is 1 whatever is written
  *   wrong PROGRAM     one result of the program has a wrong bit
  *   module N          compiling fails with this CUresult, and the compiler says why
- *   launch N          the launch after the first ten fails with this CUresult
- *   hang, crash       that launch never comes back, or ends the process
+ *   after N           how many launches are well before the faulty one (2)
+ *   launch N          the faulty launch fails with this CUresult
+ *   hang, crash       the faulty launch never comes back, or ends the process
  * What the driver does and no document says is marked `assumed`.
  */
 #include <stdint.h>
@@ -46,7 +47,7 @@ static int count = -1;
 /* What the state file says of a card's faults; see above. */
 static struct {
     uint64_t spare, piece, flip_word;
-    int flip_bit, module, launch, hang, crash;
+    int flip_bit, module, after, launch, hang, crash;
     char wrong[64];
 } faults;
 
@@ -57,6 +58,7 @@ static void read_fault(const char *line) {
     if (sscanf(line, "flip %lu %lu", &first, &second) == 2) { faults.flip_word = first; faults.flip_bit = (int)second; }
     sscanf(line, "wrong %63s", faults.wrong);
     sscanf(line, "module %d", &faults.module);
+    sscanf(line, "after %d", &faults.after);
     sscanf(line, "launch %d", &faults.launch);
     if (strncmp(line, "hang", 4) == 0) faults.hang = 1;
     if (strncmp(line, "crash", 5) == 0) faults.crash = 1;
@@ -91,6 +93,7 @@ int cuInit(unsigned flags) {
     faults.spare = (uint64_t)192 << 20;
     faults.piece = (uint64_t)1 << 30;
     faults.flip_bit = -1;
+    faults.after = 2;
     while (fgets(line, sizeof line, state) != NULL) {
         gpu_t *gpu = &gpus[count];
         read_fault(line);
@@ -204,7 +207,7 @@ int cuMemGetInfo_v2(size_t *unused, size_t *total) {
 
 /* Programs. A module is its PTX, a function its name in there. */
 typedef struct { char name[64]; } function_t;
-enum { RECORDS = 16, CHAINS = 8, SIDE = 16, ADDRESS = 0, WALK = 1, VERIFY = 1, WRITE = 2, LAUNCHES_BEFORE_A_FAULT = 10 };
+enum { RECORDS = 16, CHAINS = 8, SIDE = 16, ADDRESS = 0, WALK = 1, VERIFY = 1, WRITE = 2 };
 
 int cuModuleLoadDataEx(void **module, const char *text, unsigned options, const int *keys, void **values) {
     static const char said[] = "ptxas fatal   : the stand-in refuses this text";
@@ -306,7 +309,7 @@ int cuLaunchKernel(const function_t *function, unsigned x, unsigned y, unsigned 
     int wrong = strcmp(function->name, faults.wrong) == 0;
     (void)shared; (void)stream; (void)extra;
     if (x * y * z == 0 || block_x * block_y * block_z == 0 || block_x * block_y * block_z > 1024) return INVALID_VALUE;
-    if (launches++ == LAUNCHES_BEFORE_A_FAULT) {
+    if (launches++ == faults.after) {
         if (faults.crash) abort();
         while (faults.hang) pause();
         if (faults.launch) return faults.launch;

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import re
 import struct
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 BASE = 1 << 32
@@ -142,7 +143,7 @@ class _Thread:
             assert name == "fma.rn.f32"
             self.values[target] = _FUSED(*given)
             return
-        results = {
+        results: dict[str, Callable[..., int]] = {
             "mov": lambda a: a,
             "cvt": lambda a: a,
             "cvta": lambda a: a,

@@ -55,7 +55,10 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 def library(compiled: tuple[Path, Path]) -> Library:
     def build(*lines: str, capability: str = "9 0", cards: Sequence[str] = CARDS, kernel: str = VERSION) -> str:
         path, state = compiled
-        rows = [f"gpu 81559 {capability} {uuid} 0000:{number + 1:02x}:00.0 A card" for number, uuid in enumerate(cards)]
+        rows = [
+            f"gpu 81559 {capability} {uuid} 0000:{number + 1:02x}:00.0 Card {number}"
+            for number, uuid in enumerate(cards)
+        ]
         state.write_text("\n".join(["result 0", f"kernel {kernel}", "free 24", *rows, *lines, ""]))
         return str(path)
 
@@ -105,6 +108,7 @@ def test_all_cards_are_loaded_at_once_and_end_in_their_time(library: Library) ->
     starts = [load_judge._step(each, "begin")["at"] for each in told]
     assert abs(float(str(starts[0])) - float(str(starts[1]))) < 2
     assert all(each.code == 0 for each in told)
+    assert [load_judge._step(each, "card")["name"] for each in told] == ["Card 0", "Card 1"], "each child has its own"
 
 
 def test_a_card_without_tensor_cores_calculates_in_single_precision_alone(library: Library) -> None:
@@ -160,7 +164,7 @@ def test_a_wrong_result_is_found(library: Library, program: str) -> None:
 
 def test_what_was_found_wrong_before_a_crash_is_not_lost(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(card_load, "_TELL_SECONDS", 0.0)
-    found = judged(library("flip 5 1", "crash"), order(parts=["memory"]))
+    found = judged(library("flip 5 1", "crash", "after 30"), order(20.0, parts=["memory"]))
     assert statuses(found) == {"load.runs": "fail", "load.memory": "fail"}
 
 
@@ -246,9 +250,10 @@ KILLED = """
 import sys
 sys.path[:0] = sys.argv[1:3]
 from ansible_collections.gpuwright.node.plugins.module_utils.measure import card_load
-child = card_load.Child(sys.argv[3], card_load.Order(sys.argv[4], sys.argv[4], 60.0, 0.1, ["memory"]))
+child = card_load.Child(sys.argv[3], card_load.Order(sys.argv[4], sys.argv[4], 60.0, 0.1, ["compute"]))
+while b"begin" not in b"".join(child._said):
+    child.read()
 print(child.process, flush=True)
-child.read()
 import time; time.sleep(60)
 """
 
@@ -258,7 +263,8 @@ def test_no_child_outlives_a_module_that_is_killed(library: Library) -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout
         child = int(parent.stdout.readline())
-        assert Path(f"/proc/{child}").exists()
+        time.sleep(0.5)
+        assert is_running(child)
         parent.send_signal(signal.SIGKILL)
     deadline = time.monotonic() + 5
     while is_running(child) and time.monotonic() < deadline:

@@ -339,7 +339,8 @@ def test_one_look_in_which_the_card_was_too_hot_is_one(looks: Any) -> None:
 
 
 def test_hardware_that_slows_down_once_counts_and_a_brake_that_passes_does_not(looks: Any) -> None:
-    heat, brake, none = ["hw_slowdown", "hw_thermal_slowdown"], ["hw_slowdown", "hw_power_brake_slowdown"], []
+    heat, brake = ["hw_slowdown", "hw_thermal_slowdown"], ["hw_slowdown", "hw_power_brake_slowdown"]
+    none: list[str] = []
     for reasons, status in (
         ([none, heat, none, none], "fail"),
         ([none, brake, brake, none], "pass"),

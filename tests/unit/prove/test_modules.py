@@ -18,6 +18,7 @@ PROVING: dict[str, dict[str, Any]] = {
     "nvidia_smi": {"executable": "/nonexistent/nvidia-smi"},
     "gpu_compute": {"library": "/nonexistent/libcuda.so.1"},
     "dcgm_diag": {"executable": "/nonexistent/dcgmi"},
+    "gpu_load": {"executable": "/nonexistent/nvidia-smi"},
     "toolkit_check": {"nvcc": "/nonexistent/nvcc"},
     "container_check": {"engine": "podman", "images": ["localhost/none:1"], "ways": ["cdi"], "smi": "/nonexistent/smi"},
     "framework_check": {"python": "/nonexistent/python"},
@@ -46,6 +47,6 @@ def test_a_module_gives_the_verdict_beside_its_checks(name: str) -> None:
 
 
 def test_what_was_not_measured_in_check_mode_is_no_pass() -> None:
-    for name in ("fio", "driver_module", "container_check", "dcgm_diag"):
+    for name in ("fio", "driver_module", "container_check", "dcgm_diag", "gpu_load"):
         answer = run_module(importlib.import_module(f"{MODULES}.{name}"), check=True, **PROVING[name])
         assert answer["verdict"] == "incomplete"
