@@ -23,9 +23,9 @@ class ActionModule(ModuleAction):
     """The node loads and judges; what a number of the kernel log means is said by the controller's rules."""
 
     def run(self, tmp: str | None = None, task_vars: Variables | None = None) -> Result:
-        """Run the module with the task's arguments, and add the check of the kernel log where a card was loaded."""
+        """Run the module with the task's arguments, and add the check of the kernel log where it was read."""
         result = super().run(tmp, task_vars)
-        if result.get("failed") or not result["cards"]:
+        if result.get("failed") or result["log_lines"] is None:
             return result
         answer: Result = checks.with_verdict({**result, "checks": [*result["checks"], *judged(result)]})
         return answer
@@ -37,7 +37,7 @@ def judged(result: Result) -> list[Check]:
         "events": result["events"],
         "earlier": 0,
         "more": 0,
-        "lines": 1,
+        "lines": result["log_lines"],
         "whole": True,
         "why": result["log_problem"],
     }

@@ -57,6 +57,10 @@ options:
   max_memory_temperature_c:
     description: The same for the card's memory.
     type: int
+  log:
+    description: Whether the kernel log of this machine is the one that the driver writes into, as it is not inside WSL or a container.
+    type: bool
+    default: true
   library:
     description: The library to open. Found as programs find it when it is not absolute.
     type: str
@@ -115,6 +119,11 @@ events:
   type: list
   elements: dict
   sample: []
+log_lines:
+  description: How many lines of the kernel log were read; null where it was not to be read.
+  returned: always
+  type: int
+  sample: 1875
 log_problem:
   description: Why the kernel log could not be read; null where it could.
   returned: always
@@ -139,12 +148,13 @@ verdict:
   sample: pass
 """
 
+import os
 import time
 from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, TypedDict, cast
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, run
+from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, ownership, run
 from ansible_collections.gpuwright.node.plugins.module_utils.measure import (
     card_load,
     fio_bench,
@@ -180,6 +190,7 @@ class Options(TypedDict):
     pcie_gen: Optional[int]
     max_temperature_c: Optional[int]
     max_memory_temperature_c: Optional[int]
+    log: bool
     library: str
     executable: str
 
@@ -189,6 +200,7 @@ class Answer(TypedDict):
 
     cards: List[Dict[str, object]]
     events: List[Event]
+    log_lines: Optional[int]
     log_problem: Optional[str]
     seconds: float
     checks: List[Check]
@@ -221,6 +233,7 @@ def main() -> None:
             "pcie_gen": {"type": "int"},
             "max_temperature_c": {"type": "int"},
             "max_memory_temperature_c": {"type": "int"},
+            "log": {"type": "bool", "default": True},
             "library": {"type": "str", "default": "libcuda.so.1"},
             "executable": {"type": "str", "default": "nvidia-smi"},
         },
@@ -261,9 +274,20 @@ def prove(
 ) -> Answer:
     """Load the cards and judge; ``runner`` is what runs nvidia-smi, ``read_log`` what reads the kernel log."""
     begun = time.monotonic()
-    result: Answer = {"cards": [], "events": [], "log_problem": None, "seconds": 0.0, "checks": []}
+    result: Answer = {
+        "cards": [],
+        "events": [],
+        "log_lines": None,
+        "log_problem": None,
+        "seconds": 0.0,
+        "checks": [],
+    }
     if check_mode:
         result["checks"].append(checks.skipped("load.runs", "nothing is loaded in check mode"))
+        return result
+    refused = of_others([params["library"], params["executable"]])
+    if refused:
+        result["checks"].append(refused)
         return result
     watch = load_watch.Watch(params["executable"], runner)
     before = watch.look(SMI_SECONDS)
@@ -275,15 +299,28 @@ def prove(
     result["checks"] += [choice.left for choice in choices if choice.left is not None]
     loaded = [choice for choice in choices if choice.orders]
     if loaded:
-        events_before = kernel_log.events(read_log().lines)["events"]
+        before_load = read_log() if params["log"] else None
         judge_load(loaded, watch, params, result)
-        log = read_log()
-        result["log_problem"] = log.why
-        result["events"] = kernel_log.new_events(events_before, kernel_log.events(log.lines)["events"])
+        if before_load is not None:
+            log = read_log()
+            known = kernel_log.events(before_load.lines)["events"]
+            result["events"] = kernel_log.new_events(known, kernel_log.events(log.lines)["events"])
+            result["log_lines"], result["log_problem"] = len(log.lines), log.why
     elif not choices:
         result["checks"].append(checks.incomplete("load.runs", "nvidia-smi names no card that could be loaded"))
     result["seconds"] = round(time.monotonic() - begun, 2)
     return result
+
+
+def of_others(paths: Sequence[str]) -> Optional[Check]:
+    """Why one of the files is not run; None where all are in the hands of root or of this user. A name is looked for by the system."""
+    for path in filter(os.path.isabs, paths):
+        found = ownership.offence(path, ownership.trusted())
+        if found:
+            remedy = "name a file that nobody else can change"
+            reason = ownership.refusal(path, found, remedy, ownership.trusted())
+            return checks.incomplete("load.runs", reason, action="configure", remedy=remedy)
+    return None
 
 
 def choose(gpu: Card, watch: load_watch.Watch, params: Options) -> Choice:

@@ -38,6 +38,8 @@ START_SECONDS = 60.0
 LAST_SECONDS = 10.0
 #: Own rule: what is left free of a card's memory in any case, for the driver's own needs.
 RESERVE_BYTES = 64 << 20
+#: Own rule: of the memory of a card that has none of its own, and takes the host's, no larger share.
+SHARE_OF_THE_HOST = 0.5
 #: A piece that is taken at once, halved where the card has none of that size any more, down to the smallest.
 _PIECE_BYTES, _SMALLEST_BYTES = 256 << 20, 1 << 20
 #: Own rule: a launch this long lets a screen be drawn in between, and is not much longer than the time between two launches.
@@ -52,6 +54,7 @@ _THREADS_OF_A_BLOCK = 256
 #: Blocks of a multiprocessor, so that it always has threads that can go on.
 _BLOCKS = 4
 _MULTIPROCESSORS = 16  # CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT of cuda.h
+_INTEGRATED = 18  # CU_DEVICE_ATTRIBUTE_INTEGRATED of cuda.h: it shares the host's memory
 _BLOCKING_SYNC = 4  # CU_CTX_SCHED_BLOCKING_SYNC of cuda.h: wait without a busy core
 _ERROR_LOG, _ERROR_LOG_SIZE = 5, 6  # CU_JIT_ERROR_LOG_BUFFER and …_SIZE_BYTES of cuda.h
 _LOG_BYTES = 2048
@@ -267,7 +270,9 @@ def _load(driver: Driver, order: Order, say: Say) -> None:
             works.append(_multiplied_matrices(card, *card.program(ptx.TENSOR, (ptx.COMPUTE_MMA,))))
     free, total = ctypes.c_size_t(), ctypes.c_size_t()
     driver.call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
-    wanted = int(max(free.value - RESERVE_BYTES, 0) * order.share) if MEMORY in order.parts else 0
+    integrated = driver.integer("cuDeviceGetAttribute", _INTEGRATED, device)
+    share = min(order.share, SHARE_OF_THE_HOST) if integrated else order.share
+    wanted = int(max(free.value - RESERVE_BYTES, 0) * share) if MEMORY in order.parts else 0
     taken = card.fill_up(wanted)
     begun = time.monotonic()
     say("begin", at=begun, wanted=wanted, taken=taken)

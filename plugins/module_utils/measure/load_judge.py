@@ -207,8 +207,8 @@ def _judge_memory(told: Told, gpu: str) -> Check:
     rounds = _number(found, "rounds")
     if not rounds:
         return checks.incomplete("load.memory", "the time was too short to verify all of the memory once", **rest)
-    reason = "{} patterns over it came back as they were written, {} GiB verified; {}".format(
-        rounds, _number(found, "verified") >> 30, UNTRIED
+    reason = "{} patterns over it came back as they were written, {:.1f} GiB verified; {}".format(
+        rounds, _number(found, "verified") / (1 << 30), UNTRIED
     )
     return checks.passed("load.memory", reason=reason, **rest)
 

@@ -8,6 +8,7 @@
  * Lines of the state file make it a broken card:
  *   free MIB          memory that is free (192: what a test fills is the memory of its process)
  *   piece MIB         the largest piece of it (1024)
+ *   integrated        it has no memory of its own
  *   flip WORD BIT     this bit of this word of all that is checked is 1 whatever is written
  *   wrong PROGRAM     one result of the program has a wrong bit
  *   module N          compiling fails with this CUresult, and the compiler says why
@@ -47,7 +48,7 @@ static int count = -1;
 /* What the state file says of a card's faults; see above. */
 static struct {
     uint64_t spare, piece, flip_word;
-    int flip_bit, module, after, launch, hang, crash;
+    int flip_bit, module, after, launch, hang, crash, integrated;
     char wrong[64];
 } faults;
 
@@ -60,6 +61,7 @@ static void read_fault(const char *line) {
     sscanf(line, "module %d", &faults.module);
     sscanf(line, "after %d", &faults.after);
     sscanf(line, "launch %d", &faults.launch);
+    if (strncmp(line, "integrated", 10) == 0) faults.integrated = 1;
     if (strncmp(line, "hang", 4) == 0) faults.hang = 1;
     if (strncmp(line, "crash", 5) == 0) faults.crash = 1;
 }
@@ -158,6 +160,7 @@ int cuDeviceGetAttribute(int *value, int attribute, int device) {
     if (state != SUCCESS) return state;
     switch (attribute) {
         case 16: *value = 132; break;                    /* multiprocessors */
+        case 18: *value = faults.integrated; break;      /* shares the host's memory */
         case 75: *value = gpus[device].major; break;     /* compute capability */
         case 76: *value = gpus[device].minor; break;
         default: *value = 0;

@@ -132,6 +132,11 @@ def test_what_the_load_leaves_free_is_left_free(library: Library) -> None:
     assert load_judge._number(load_judge._step(told, "begin"), "taken") >> 20 == 7
 
 
+def test_a_card_without_memory_of_its_own_leaves_the_host_half(library: Library) -> None:
+    (told,) = drive(library("integrated"), order(parts=["memory"]))
+    assert load_judge._number(load_judge._step(told, "begin"), "wanted") >> 20 == 7
+
+
 def test_a_launch_is_short_however_fast_the_card_is() -> None:
     for a_unit in (1e-9, 1e-6, 1e-3):
         pace = card_load._Pace(1, 1 << 25)
@@ -356,6 +361,7 @@ def options(path: str, **changes: Any) -> Any:
         "max_temperature_c": None,
         "max_memory_temperature_c": None,
         "library": path,
+        "log": True,
         "executable": "nvidia-smi",
         **changes,
     }
@@ -508,8 +514,33 @@ def test_errors_that_come_into_the_kernel_log_meanwhile_are_told(library: Librar
 
 @pytest.mark.parametrize(("why", "status"), [(None, "pass"), ("dmesg: Operation not permitted", "incomplete")])
 def test_a_log_without_new_errors_passes_and_one_that_cannot_be_read_does_not(why: str | None, status: str) -> None:
-    (check,) = action.judged({"events": [], "log_problem": why})
+    (check,) = action.judged({"events": [], "log_lines": 0 if why else 9, "log_problem": why})
     assert check["status"] == status
+
+
+def test_an_empty_log_is_no_good_one() -> None:
+    (check,) = action.judged({"events": [], "log_lines": 0, "log_problem": None})
+    assert check["status"] == "skip"
+
+
+def test_a_log_that_is_not_the_drivers_is_not_read(library: Library, document: Any) -> None:
+    smi = Smi(without_the_last(document("h100_580.xml")))
+
+    def read() -> kernel_log.Log:
+        raise AssertionError
+
+    result: Any = gpu_load.prove(options(library(), log=False, seconds=0.5), False, smi, read)
+    assert (result["log_lines"], result["events"]) == (None, [])
+
+
+@pytest.mark.parametrize("option", ["library", "executable"])
+def test_nothing_is_run_that_somebody_else_can_change(tmp_path: Path, option: str) -> None:
+    theirs = tmp_path / "theirs"
+    theirs.write_text("")
+    theirs.chmod(0o666)
+    result = prove("libcuda.so.1", lambda argv, timeout: pytest.fail("it was run"), **{option: str(theirs)})
+    assert [(check["id"], check["status"]) for check in result["checks"]] == [("load.runs", "incomplete")]
+    assert "everybody may write" in result["checks"][0]["reason"]
 
 
 @pytest.mark.parametrize(

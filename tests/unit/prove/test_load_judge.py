@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
 from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
-from ansible_collections.gpuwright.node.plugins.module_utils.measure import load_judge, load_watch, smi_judge
+from ansible_collections.gpuwright.node.plugins.module_utils.measure import load_judge, load_watch, smi, smi_judge
 
 Parsed = Callable[[str], Any]
 
@@ -380,6 +381,22 @@ def test_the_summary_has_what_there_was(looks: Any) -> None:
     assert (found["looks"], found["sm_mhz"]) == (4, {"min": 1500, "median": 1700, "max": 1900})
     assert (found["states"], found["reasons"]) == ({"P0": 4}, {})
     assert load_watch.summary([])["power_w"] is None
+
+
+def test_every_real_card_can_be_judged(samples: Callable[[str], list[Path]]) -> None:
+    judged = 0
+    for path in samples("nvidia-smi-xml"):
+        try:
+            gpus = smi.parse_xml(path.read_bytes())["gpus"]
+        except smi.SmiError:
+            continue
+        for gpu in gpus:
+            found = judge(gpu, [gpu] * 3, cards=len(gpus))
+            assert "load.gpu_lost" in found or {"load.clocks", "load.performance_state", "load.throttle_hw"} <= set(
+                found
+            )
+            judged += 1
+    assert judged > 10
 
 
 def test_errors_of_instances_grow_too(parsed: Parsed) -> None:
