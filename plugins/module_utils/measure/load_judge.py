@@ -131,9 +131,9 @@ def _step(told: Told, name: str, **facts: str) -> Mapping[str, object]:
 
 
 def _number(step: Mapping[str, object], key: str) -> int:
-    """A count that a child told; what is none counts as nothing."""
+    """A count that a child told; what is none, or more than its words of 64 bits hold, counts as nothing."""
     value = step.get(key)
-    return value if isinstance(value, int) and value > 0 else 0
+    return value if isinstance(value, int) and 0 < value < 1 << 64 else 0
 
 
 def _judge_run(told: Told, gpu: str) -> Check:

@@ -304,6 +304,15 @@ def test_a_child_that_talks_without_end_is_not_kept_whole(library: Library, monk
     assert load_judge.judge_child(told, "0")[0]["status"] == "fail"
 
 
+def test_a_count_that_no_card_can_have_counts_as_nothing() -> None:
+    steps = [
+        {"step": "begin", "wanted": 9 << 20, "taken": 9 << 20},
+        {"step": "memory", "rounds": 3, "verified": 10**400, "wrong": 0},
+    ]
+    told = card_load.Told(order(), steps, 0, None, False, None)
+    assert "3 patterns" in str(load_judge._judge_memory(told, "0")["reason"])
+
+
 @pytest.mark.parametrize("nonsense", [None, "1", -1, float("nan"), float("inf"), [], {}, 10**400, True])
 def test_a_child_that_tells_nonsense_passes_nothing_by_it(nonsense: Any) -> None:
     steps = [
