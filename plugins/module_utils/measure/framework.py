@@ -17,6 +17,7 @@ from typing import (
     TYPE_CHECKING,
     Any,
     Dict,
+    Iterator,
     List,
     Mapping,
     Optional,
@@ -285,16 +286,19 @@ def cudnn_text(number: int) -> str:
 
 def steps_of(text: str) -> List[Step]:
     """The steps that were told, in their order, whatever else was printed; one that is cut off or lacks a fact was not told."""
-    steps: List[Step] = []
+    return [cast("Step", step) for step in told_in(text) if _whole(step)]
+
+
+def told_in(text: str) -> Iterator[Mapping[str, object]]:
+    """The objects behind the mark, in their order; what is none is passed over."""
     for line in text.splitlines():
         if line.startswith(MARK) and len(line) < _LONGEST_STEP:
             try:
                 step = json.loads(line[len(MARK) :], parse_constant=str)
             except (ValueError, RecursionError):
                 continue
-            if isinstance(step, dict) and _whole(step):
-                steps.append(cast("Step", step))
-    return steps
+            if isinstance(step, dict):
+                yield step
 
 
 def _whole(step: Mapping[str, object]) -> bool:
@@ -418,7 +422,7 @@ def _judge_cuda(
     if not told["available"]:
         # Some go on without cards and tell the reason only in what they print.
         evidence = told.get("error") or answer.err[-1500:] or None
-        cause, action, remedy = _cuda_trouble(str(evidence or ""))
+        cause, action, remedy = cuda_trouble(str(evidence or ""))
         return checks.failed("framework.cuda", reason=cause, evidence=evidence, action=action, remedy=remedy, **rest)
     if expected_gpus is not None and told["count"] != expected_gpus:
         surplus = told["count"] > expected_gpus  # a card more than expected works; gpu.count warns of it too
@@ -435,7 +439,8 @@ def _judge_cuda(
     return checks.passed("framework.cuda", reason=f"built for CUDA {found.get('cuda', built)}{cudnn}", **rest)
 
 
-def _cuda_trouble(text: str) -> Tuple[str, str, str]:
+def cuda_trouble(text: str) -> Tuple[str, str, str]:
+    """Cause, action and remedy of what a framework says of CUDA."""
     for pattern, cause, action, remedy in _CUDA_TROUBLES:
         if re.search(pattern, text, re.IGNORECASE):
             return cause, action, remedy
@@ -454,7 +459,7 @@ def _judge_compute(framework: About, step: Step, expect_cuda: bool) -> Check:
             "framework.compute", "no card could be used", evidence=step.get("error"), remedy="see framework.cuda"
         )
     if "error" in step:
-        cause, action, remedy = _cuda_trouble(str(step["error"]))
+        cause, action, remedy = cuda_trouble(str(step["error"]))
         return checks.failed(
             "framework.compute", gpu=gpu, reason=cause, evidence=step["error"], action=action, remedy=remedy
         )
