@@ -156,7 +156,7 @@ def world(session: nox.Session) -> None:
 
 @nox.session
 def measured(session: nox.Session) -> None:
-    """What PyTorch keeps of small models in training, byte by byte, held against what `size` counts."""
+    """What PyTorch keeps of small models in training, byte by byte, held against what `size` counts; the load of cards, on the CPU."""
     home = _environment(session, "measured", sys.executable, *MEASURED)
     where = os.pathsep.join(map(str, (ROOT / "src", ROOT / "collections")))
     environment = {"PYTHONPATH": where, "DS_ACCELERATOR": "cpu"}

@@ -30,6 +30,8 @@ SIZING = ROOT / "src" / "gpuwright" / "sizing" / "sizing.json"
 NOT_SHIPPED = frozenset(("confirmed_fields", "exceptions"))
 # What sizing needs of a card's row in gpus.yaml.
 CARD = ("name", "architecture", "class", "form", "memory_gb", "bandwidth_gbs", "tdp_w", "nvlink_gbs")
+# What a proof under load holds a card against, of its row in sizing/cards.yaml.
+FIGURES = ("name", "tflops", "pcie")
 
 
 def dump(value: Any) -> str:
@@ -46,7 +48,13 @@ def shipped(value: Any) -> Any:
 
 def build(compat: Path = COMPAT) -> dict[str, Any]:
     """Read every table and return the rules with their date and digest."""
-    return _packed({path.stem: _read(path) for path in sorted(compat.glob("*.yaml"))})
+    tables = {path.stem: _read(path) for path in sorted(compat.glob("*.yaml"))}
+    cards = compat / "sizing" / "cards.yaml"
+    if cards.exists():
+        read = _read(cards)
+        rows = [{key: row[key] for key in FIGURES if key in row} for row in read["rows"]]
+        tables["figures"] = {"updated": read["updated"], "rows": rows}
+    return _packed(tables)
 
 
 def build_sizing(compat: Path = COMPAT) -> dict[str, Any]:

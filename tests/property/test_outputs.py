@@ -28,6 +28,8 @@ from ansible_collections.gpuwright.node.plugins.module_utils.measure import (
     dcgm_diag_judge,
     fio_json,
     framework,
+    framework_load,
+    framework_load_judge,
     kernel_log,
     load_watch,
     module_load,
@@ -209,6 +211,92 @@ def _framework(text: str) -> Any:
     return [framework.judge(name, "python", answer, "2.9.0", True, 1) for name in ("pytorch", "jax")]
 
 
+#: What the programs that load cards tell, a card and several of them in one.
+_LOADED = (
+    {"step": "start"},
+    {"step": "import", "version": "2.9.0+cu128", "cuda": "12.8"},
+    {"step": "device", "name": "NVIDIA H100 80GB HBM3", "count": 2},
+    {"step": "begin", "part": "tflops"},
+    {"step": "tflops", "precision": "bf16", "size": 8192, "seconds": 0.0015, "repeats": 200, "deviation": 0.004},
+    {"step": "tflops", "precision": "fp8", "error": "RuntimeError: no"},
+    {"step": "done", "part": "tflops"},
+    {"step": "begin", "part": "bandwidth"},
+    {"step": "bandwidth", "kind": "copy", "bytes": 4294967296, "seconds": 0.0015, "repeats": 90, "right": True},
+    {"step": "done", "part": "bandwidth"},
+    {"step": "begin", "part": "host_device"},
+    {
+        "step": "host_device",
+        "node": 0,
+        "local": True,
+        "bytes": 268435456,
+        "to_device": 0.005,
+        "from_device": 0.005,
+        "both": 0.006,
+        "right": True,
+    },
+    {"step": "broken", "part": "host_device", "error": "RuntimeError: CUDA error"},
+    {"step": "begin", "part": "peer"},
+    {
+        "step": "peer",
+        "first": 0,
+        "second": 1,
+        "bytes": 536870912,
+        "seconds": 0.0014,
+        "repeats": 9,
+        "right": True,
+        "direct": True,
+    },
+    {"step": "done", "part": "peer"},
+    {"step": "begin", "part": "group"},
+    {"step": "group", "ranks": 2, "backend": "nccl", "nccl": [2, 21, 5]},
+    {"step": "begin", "part": "collectives"},
+    {"step": "collective", "kind": "all_reduce", "bytes": 1073741824, "seconds": 0.004, "repeats": 20, "right": True},
+    {"step": "done", "part": "collectives"},
+    {"step": "begin", "part": "ddp"},
+    {
+        "step": "training",
+        "ranks": 2,
+        "steps": 90,
+        "seconds": 0.1,
+        "waiting": 0.04,
+        "operations": 10000000000000.0,
+        "rows": 32,
+        "workers": 4,
+        "precision": "bf16",
+        "finite": True,
+        "first": 4.9,
+        "last": 1.4,
+        "drift": 0.0,
+    },
+    {"step": "done", "part": "ddp"},
+    {"step": "rank", "rank": 1, "status": -9},
+    {"step": "end"},
+)
+_CARD = framework_load.Device("GPU-0", "0", "00000000:1B:00.0", "card", "H100", 0)
+_EXPECTED: framework_load_judge.Expected = {
+    "bus_id": "00000000:1B:00.0",
+    "name": "H100",
+    "tflops": {"bf16": 989.4},
+    "bandwidth_gbs": 3350.0,
+    "nvlink_gbs": 900.0,
+    "pcie_gbs": 63.0,
+    "floors": [{"what": "bandwidth", "value": 1905.0, "confirmed": True, "source": "dcgm"}],
+}
+
+
+def _framework_load(text: str) -> Any:
+    answer = run.Result(1, text, text[-500:], 1.0, None)
+    steps, both = framework_load.steps_of(text), [_CARD, _CARD]
+    return [
+        framework_load.figures_of(_CARD, steps),
+        framework_load.pairs_of(both, steps),
+        framework_load.collectives_of(steps),
+        framework_load_judge.judge_device(_CARD, answer, framework_load.OF_A_CARD, _EXPECTED),
+        framework_load_judge.judge_pairs(both, answer, {"00000000:1B:00.0": _EXPECTED}),
+        framework_load_judge.judge_all(both, answer, framework_load.OF_ALL, {"00000000:1B:00.0": _EXPECTED}),
+    ]
+
+
 def _modprobe(text: str) -> Any:
     return module_load.judge("nvidia", module_load.Outcome(1, text[:2000], text.split("\n")), 1)
 
@@ -240,6 +328,9 @@ PARSERS: dict[str, Parser] = {
     "dcgmi diag": Parser(_dcgm, samples=("dcgmi",)),
     "kernel log": Parser(_kernel_log, samples=("dmesg",)),
     "framework": Parser(_framework),
+    "framework load": Parser(_framework_load),
+    "nvidia-smi -L with instances": Parser(framework_load.instances_of, samples=("nvidia-smi-L",)),
+    "list of processors": Parser(framework_load.cpus_of),
     "toolkit": Parser(_toolkit),
     "modprobe": Parser(_modprobe),
     "DKMS": Parser(_build),
@@ -280,6 +371,7 @@ PARSERS: dict[str, Parser] = {
 RIGHT: dict[str, list[str]] = {
     **yaml.safe_load(Path(__file__).with_name("outputs.yaml").read_text(encoding="utf-8")),
     "nvidia-smi": [path.read_text(encoding="utf-8") for path in sorted(FIXTURES.glob("*.xml"))],
+    "framework load": ["\n".join(framework.MARK + json.dumps(step) for step in _LOADED)],
     # A key of version 4 with a name; and an object file whose only section is .modinfo.
     "key file": ["\x98\x05\x04abcd\xb4\x03abc"],
     "module file": [_MODULE_FILE],

@@ -273,11 +273,12 @@ def choose(data: SmiData, listed: str, cards: Sequence[str], busy: bool) -> Tupl
     found: List[Check] = []
     instances = instances_of(listed)
     wished = {str(each).lower() for each in cards}
+    missing = set(wished)
     for card in data["gpus"]:
         names = {str(card["index"]), str(card.get("uuid")).lower(), str(card["pci_bus_id"]).lower()}
         if wished and not wished & names:
             continue
-        wished -= names
+        missing -= names
         refused = _refused(card, busy)
         mine = _of_card(card, instances)
         if refused is None and not mine:
@@ -290,7 +291,7 @@ def choose(data: SmiData, listed: str, cards: Sequence[str], busy: bool) -> Tupl
         devices += [] if refused else mine
     found += [
         checks.incomplete("load.runs", f"there is no card {each} to load", remedy="compare with nvidia-smi -L")
-        for each in sorted(wished)
+        for each in sorted(missing)
     ]
     return devices[:_MOST_DEVICES], found
 

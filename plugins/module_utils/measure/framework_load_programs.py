@@ -429,7 +429,7 @@ def operations(layers, width, length, rows):
     return 3 * rows * (layers * (24 * length * width**2 + 4 * length**2 * width) + 2 * length * width * WORDS)
 def shape():
     if not on_card:
-        return 2, 128, 4, 64, 16
+        return 2, 128, 4, 32, 8
     free = free_memory()
     for least, found in ((20000, (8, 1024, 16, 512, 32)), (6000, (8, 1024, 16, 512, 8))):
         if free >= least * MIB:
@@ -493,7 +493,6 @@ def train():
         facts["finite"] = agreed(float(facts["finite"]), dist.ReduceOp.MIN) == 1.0
     if rank == 0:
         say("training", **facts)
-    del loader
 """
 
 _CARD = (
@@ -503,6 +502,7 @@ _CARD = (
     + _TFLOPS
     + _BANDWIDTH
     + _HOST_DEVICE
+    + _GROUP
     + _TRAIN
     + 'take([("tflops", tflops), ("bandwidth", bandwidth), ("host_device", host_device), ("train", train)])\n'
 )

@@ -24,6 +24,7 @@ PROVING: dict[str, dict[str, Any]] = {
     "framework_check": {"python": "/nonexistent/python"},
     "fio": {"directory": "/tmp", "executable": "/nonexistent/fio"},
     "driver_module": {"name": "no_such_module_of_nvidia"},
+    "framework_load": {"python": "/nonexistent/python", "executable": "/nonexistent/nvidia-smi"},
 }
 
 
@@ -47,6 +48,6 @@ def test_a_module_gives_the_verdict_beside_its_checks(name: str) -> None:
 
 
 def test_what_was_not_measured_in_check_mode_is_no_pass() -> None:
-    for name in ("fio", "driver_module", "container_check", "dcgm_diag", "gpu_load"):
+    for name in ("fio", "driver_module", "container_check", "dcgm_diag", "gpu_load", "framework_load"):
         answer = run_module(importlib.import_module(f"{MODULES}.{name}"), check=True, **PROVING[name])
         assert answer["verdict"] == "incomplete"
