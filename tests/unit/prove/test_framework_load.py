@@ -112,8 +112,8 @@ def expected(**changes: Any) -> judge.Expected:
             {"what": "bandwidth", "value": 1905.0, "cards": None, "confirmed": True, "source": "a"},
             {"what": "host_device", "value": 48.0, "cards": None, "confirmed": True, "source": "b"},
             {"what": "peer", "value": 335.0, "cards": None, "confirmed": True, "source": "b"},
-            {"what": "all_reduce", "value": 300.0, "cards": 2, "confirmed": True, "source": "c"},
             {"what": "all_reduce", "value": 440.0, "cards": 8, "confirmed": True, "source": "c"},
+            {"what": "all_reduce", "value": 300.0, "cards": 2, "confirmed": True, "source": "c"},
         ],
     }
     merged: judge.Expected = row | changes
@@ -551,6 +551,7 @@ def test_gloo_on_the_processor_is_no_nccl() -> None:
     steps = part("collectives", collective("all_reduce", 2), collective("all_gather", 2))
     found = judge.judge_all([], all_of(*steps, backend="gloo"), ("collectives",), {})
     assert {each["status"] for each in found if each["id"].startswith("nccl.")} == {"skip"}
+    assert "NCCL needs cards" in str(only(found, "nccl.all_reduce")["reason"])
     assert only(found, "load.results")["status"] == "pass"
 
 
