@@ -12,7 +12,7 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.health import judge
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
 
 if TYPE_CHECKING:
-    from ansible_collections.gpuwright.node.plugins.module_utils.measure.kernel_log import Seen
+    from ansible_collections.gpuwright.node.plugins.module_utils.measure.kernel_boots import Answer
     from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.node_action import Result, Variables
 
 
@@ -25,6 +25,6 @@ class ActionModule(ModuleAction):
         if result.get("failed"):
             return result
         answer: Result = checks.with_verdict(
-            {**result, "checks": judge_kernel_log.judge(cast("Seen", result), load_rules())}
+            {**result, "checks": judge_kernel_log.judge(cast("Answer", result), load_rules())}
         )
         return answer

@@ -14,6 +14,7 @@ import re
 import secrets
 import string
 import struct
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,6 +24,7 @@ import pytest
 import yaml
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import block, checks, mig_layout, redact, run
+from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.measure import containers as containers_measured
 from ansible_collections.gpuwright.node.plugins.module_utils.measure import (
     dcgm_diag_judge,
@@ -30,6 +32,8 @@ from ansible_collections.gpuwright.node.plugins.module_utils.measure import (
     framework,
     framework_load,
     framework_load_judge,
+    hardware_errors,
+    kernel_faults,
     kernel_log,
     load_watch,
     module_load,
@@ -189,8 +193,27 @@ def _dcgm(text: str) -> Any:
 
 
 def _kernel_log(text: str) -> Any:
-    log: Any = {"lines": 1, "whole": True, "why": None, **kernel_log.events(text.split("\n"))}
+    """This boot and an earlier one told the same."""
+    lines = text.split("\n")
+    told: Any = {**kernel_log.events(lines), **kernel_faults.faults(lines), "lines": 1}
+    journal = {"wanted": 2, "kept": True, "boots": [{"boot": -1, **told}], "why": text[:200]}
+    hardware: Any = {"devices": [], "devices_unread": None, "memory": [], "memory_unread": None, "uptime": 60.0}
+    log: Any = {**told, "whole": True, "since_boot": True, "why": None, "hardware": hardware, "journal": journal}
     return judge_kernel_log.judge(log, RULES)
+
+
+def _device_counts(text: str) -> Any:
+    with tempfile.TemporaryDirectory() as root:
+        place = Path(root, "sys/bus/pci/devices/0000:3b:00.0")
+        place.mkdir(parents=True)
+        for name, content in (
+            ("vendor", "0x10de"),
+            ("class", "0x030200"),
+            ("aer_dev_fatal", text),
+            ("max_link_speed", text),
+        ):
+            (place / name).write_text(content, encoding="utf-8", errors="replace")
+        return hardware_errors.read(Host(root=root))
 
 
 def _toolkit(text: str) -> Any:
@@ -327,6 +350,7 @@ PARSERS: dict[str, Parser] = {
     "fio": Parser(_fio, (fio_json.FioError,), ("fio-json", "fio-errors", "fio-local")),
     "dcgmi diag": Parser(_dcgm, samples=("dcgmi",)),
     "kernel log": Parser(_kernel_log, samples=("dmesg",)),
+    "counts of PCIe errors": Parser(_device_counts),
     "framework": Parser(_framework),
     "framework load": Parser(_framework_load),
     "nvidia-smi -L with instances": Parser(framework_load.instances_of, samples=("nvidia-smi-L",)),

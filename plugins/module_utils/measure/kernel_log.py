@@ -9,6 +9,7 @@ The log is read as dmesg or the journal shows it; what stands before the driver'
 from __future__ import annotations
 
 import re
+import time
 from typing import Callable, Dict, List, Match, NamedTuple, Optional, Sequence, Tuple, TypedDict
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base.run import Result, run
@@ -19,23 +20,16 @@ MOST_LINES = 100_000
 MOST_EVENTS = 200
 
 _DMESG = ("dmesg",)
-_JOURNAL = (
-    "journalctl",
-    "--dmesg",
-    "--boot",
-    "--no-pager",
-    "--quiet",
-    "--output=short-monotonic",
-    f"--lines={MOST_LINES}",
-)
 _SECONDS = 30.0
+#: For all earlier boots together.
+EARLIER_SECONDS = 120.0
 # A line of the kernel has at most 1,024 bytes of words.
 _LINE = 2_000
 
 _BOOTED = "Linux version "
-# The driver says that it is loaded after it has looked at each card; before that it says that its part for NVLink begins.
-_LOADED = "NVRM: loading NVIDIA UNIX"
-_BEGINS = "Nvlink Core is being initialized"
+#: The driver says that it is loaded after it has looked at each card; before that it says that its part for NVLink begins.
+LOADED = "NVRM: loading NVIDIA UNIX"
+BEGINS = "Nvlink Core is being initialized"
 _PLACE = r"(?:PCI:)?(?:([0-9A-Fa-f]{4,8}):)?([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})(?:\.([0-7]))?"
 # "NVRM: Xid (PCI:0000:01:00 GPU-I:05): 94, pid=7194, Contained: CE User Channel (0x9). RST: No, D-RST: No"
 _XID = re.compile(r"NVRM: Xid \(" + _PLACE + r"[^()]{0,40}\): ([0-9]{1,6})\b,?\s*(.*)")
@@ -71,14 +65,55 @@ class Log(NamedTuple):
     """Why nothing could be read; None where something was."""
 
 
-def read(call: Callable[..., Result] = run) -> Log:
-    """The log of this boot: dmesg, and where that does not go back far enough the journal; ``call`` is what runs programs."""
+def read(call: Callable[..., Result] = run, *, since_boot: bool = False) -> Log:
+    """The log of this boot: dmesg, and where that does not go back far enough the journal.
+
+    Args:
+        call: what runs programs.
+        since_boot: whether far enough is the boot; else the loading of the driver, whose errors are judged since then.
+    """
+    far_enough = reaches_boot if since_boot else _whole
     lines, why = _lines(call(list(_DMESG), timeout=_SECONDS))
-    if not _whole(lines):
-        journal, _without = _lines(call(list(_JOURNAL), timeout=_SECONDS))
-        if _whole(journal) or len(journal) > len(lines):
+    if not far_enough(lines):
+        journal, _without = _lines(call(_journal(0), timeout=_SECONDS))
+        if far_enough(journal) or len(journal) > len(lines):
             lines = journal
     return Log(lines, _whole(lines), None if lines else why)
+
+
+class EarlierLog(NamedTuple):
+    """The log of an earlier boot."""
+
+    boot: int
+    """-1 is the boot before this one."""
+    lines: List[str]
+
+
+def read_earlier(
+    boots: int, call: Callable[..., Result] = run, clock: Callable[[], float] = time.monotonic
+) -> Tuple[List[EarlierLog], Optional[str]]:
+    """The logs of so many earlier boots as the journal has, the newest first, and why the next one could not be read; None where all were.
+
+    All together within :data:`EARLIER_SECONDS`.
+    """
+    found: List[EarlierLog] = []
+    end = clock() + EARLIER_SECONDS
+    for boot in range(-1, -boots - 1, -1):
+        left = end - clock()
+        if left <= 0:
+            return found, f"reading the journal took longer than {EARLIER_SECONDS:g} s"
+        lines, why = _lines(call(_journal(boot), timeout=min(_SECONDS, left)))
+        if not lines:
+            return found, why or "the journal has no line of the kernel of that boot"
+        found.append(EarlierLog(boot, lines))
+    return found, None
+
+
+def _journal(boot: int) -> List[str]:
+    return [
+        *("journalctl", "--dmesg", f"--boot={boot}", "--no-pager", "--quiet", "--output=short-monotonic"),
+        f"--lines={MOST_LINES}",
+    ]
 
 
 def _lines(answer: Result) -> Tuple[List[str], Optional[str]]:
@@ -87,8 +122,13 @@ def _lines(answer: Result) -> Tuple[List[str], Optional[str]]:
     return [line[:_LINE] for line in answer.out.split("\n") if line.strip()], None
 
 
+def reaches_boot(lines: Sequence[str]) -> bool:
+    """Whether a log begins with the boot."""
+    return any(_BOOTED in line for line in lines[:50])
+
+
 def _whole(lines: Sequence[str]) -> bool:
-    return any(_BOOTED in line for line in lines[:50]) or any(_LOADED in line for line in lines)
+    return reaches_boot(lines) or any(LOADED in line for line in lines)
 
 
 class _Event(TypedDict):
@@ -142,11 +182,11 @@ def events(lines: Sequence[str]) -> Events:
             left = max(left - 1, 0)
             header = _REFUSED.search(line)
             refused, left = (header, _REFUSED_LINES) if header else (refused if left else None, left)
-        if _LOADED in line:
+        if LOADED in line:
             earlier += more + sum(event["count"] for key, event in found.items() if key not in while_loading)
             found, while_loading, more = while_loading, {}, 0
             continue
-        if _BEGINS in line:
+        if BEGINS in line:
             while_loading = {}
         event = _event(line)
         gone = event is None

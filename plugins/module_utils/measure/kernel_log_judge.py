@@ -1,13 +1,17 @@
 # Copyright: gpuwright contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What the errors of the kernel log mean, those with a number by the rows of compat/xid.yaml: pure, from what kernel_log.py read."""
+"""What the errors of the kernel log mean, those with a number by the rows of compat/xid.yaml and compat/sxid.yaml: pure, from what
+kernel_log.py read.
+"""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, List, Mapping, Sequence, TypedDict
+from types import MappingProxyType
+from typing import TYPE_CHECKING, List, Mapping, Sequence, Tuple, TypedDict
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
+from ansible_collections.gpuwright.node.plugins.module_utils.measure import recurrence
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
@@ -24,12 +28,26 @@ class Meaning(TypedDict):
 
 
 class Row(Meaning):
-    """A row of compat/xid.yaml: the same for the Xid of these numbers."""
+    """A row of compat/xid.yaml or compat/sxid.yaml: the same for the errors of these numbers."""
 
     codes: List[int]
 
 
+class Tables(TypedDict):
+    """The rows by which errors are judged. Without those of SXid each is an error of an NVSwitch, as bad as its line says."""
+
+    xid: Sequence[Row]
+    sxid: Sequence[Row]
+
+
+#: An error of one thing: kind, number and place. The same one in another boot is the same again.
+Key = Tuple[str, int, str]
+
 CHECK = "kernel.xid"
+SXID = "kernel.sxid"
+UNREADABLE = "the kernel log cannot be read"
+UNREADABLE_REMEDY = "run with become, or let this user read the kernel log (kernel.dmesg_restrict)"
+EMPTY = "the kernel log is empty"
 #: Checks that one machine may have; a fault of a fabric writes of every card and switch.
 MOST_CHECKS = 40
 
@@ -61,31 +79,45 @@ _FATAL = {"severity": "critical", "action": "reboot"}
 _NOT_FATAL = ("info", "warning")
 
 
-def judge(seen: Seen, rows: Sequence[Row]) -> List[Check]:
-    """The check :data:`CHECK` for each number of each card, the worst first; one that passes where nothing asks for something.
+def judge(seen: Seen, tables: Tables, earlier: Mapping[Key, Sequence[int]] = MappingProxyType({})) -> List[Check]:
+    """The check :data:`CHECK` for each number of each card and :data:`SXID` for each of an NVSwitch, the worst first; one of :data:`CHECK`
+    that passes where nothing of a card asks for something.
 
     Args:
         seen: what the module kernel_log answers.
-        rows: the table of compat/xid.yaml.
+        tables: the tables of compat/.
+        earlier: the earlier boots in which an error came too.
     """
     if seen["why"]:
-        remedy = "run with become, or let this user read the kernel log (kernel.dmesg_restrict)"
-        return [checks.incomplete(CHECK, "the kernel log cannot be read", evidence=seen["why"], remedy=remedy)]
+        return [checks.incomplete(CHECK, UNREADABLE, evidence=seen["why"], remedy=UNREADABLE_REMEDY)]
     if not seen["lines"]:
-        return [checks.skipped(CHECK, "the kernel log is empty")]
-    judged = [_judge(event, rows) for event in seen["events"]]
-    bad = checks.worst_first(check for check in judged if check["severity"] != "info")
+        return [checks.skipped(CHECK, EMPTY)]
+    of_switches = [_judge(event, tables, earlier) for event in seen["events"] if event["kind"] == "sxid"]
+    return [*_of_cards(seen, tables, earlier), *limited(_bad(of_switches), 0)]
+
+
+def _of_cards(seen: Seen, tables: Tables, earlier: Mapping[Key, Sequence[int]]) -> List[Check]:
+    judged = [_judge(event, tables, earlier) for event in seen["events"] if event["kind"] != "sxid"]
+    bad = _bad(judged)
     if not bad and seen["more"]:
         reason = f"the kernel log names what asks for nothing, and {seen['more']} errors more than could be told apart"
         remedy = "read it for them: dmesg | grep -E 'Xid|SXid|fallen off the bus|RmInitAdapter'"
         return [checks.incomplete(CHECK, reason, measured=seen["more"], unit="errors", remedy=remedy)]
     if not bad:
         return [checks.passed(CHECK, measured=0, unit="errors", reason=_nothing(seen, judged))]
-    left_out = len(bad[MOST_CHECKS:]) + seen["more"]
-    if left_out:
-        last = bad[MOST_CHECKS - 1] if len(bad) >= MOST_CHECKS else bad[-1]
-        last["reason"] = f"{last['reason']}; {left_out} errors more are in the kernel log"
-    return bad[:MOST_CHECKS]
+    return limited(bad, seen["more"])
+
+
+def limited(bad: List[Check], more: int) -> List[Check]:
+    """At most :data:`MOST_CHECKS` of them; the last one says how many were left out. ``more``: errors that were none of them already."""
+    kept, left_out = bad[:MOST_CHECKS], len(bad[MOST_CHECKS:]) + more
+    if kept and left_out:
+        kept[-1]["reason"] = f"{kept[-1]['reason']}; {left_out} errors more are in the kernel log"
+    return kept
+
+
+def _bad(judged: Sequence[Check]) -> List[Check]:
+    return checks.worst_first(check for check in judged if check["severity"] != "info")
 
 
 def _nothing(seen: Seen, notes: List[Check]) -> str:
@@ -100,31 +132,40 @@ def _nothing(seen: Seen, notes: List[Check]) -> str:
 
 
 _NAMES = {"xid": "Xid {}", "sxid": "SXid {}", "init": "RmInitAdapter failed"}
-_ROWS: Mapping[str, Sequence[Meaning]] = {"sxid": [_SXID], "init": [_INIT]}
 
 
-def _judge(event: Event, rows: Sequence[Row]) -> Check:
-    meaning = _meaning(event, rows)
-    name = _NAMES[event["kind"]].format(event["code"])
+def key_of(event: Event) -> Key:
+    """What makes an error the same in another boot."""
+    return event["kind"], event["code"], event["bus_id"]
+
+
+def name_of(event: Event) -> str:
+    """An error as people call it."""
+    return _NAMES[event["kind"]].format(event["code"])
+
+
+def _judge(event: Event, tables: Tables, earlier: Mapping[Key, Sequence[int]]) -> Check:
+    meaning, boots = meaning_of(event, tables), earlier.get(key_of(event), ())
+    action, remedy = recurrence.stepped_up(meaning["action"], meaning["remedy"], boots)
     unnamed = "" if event["bus_id"] else "; its line names no card"
+    again = f"; it came in {recurrence.named(boots)} too" if boots else ""
     return checks.failed(
-        CHECK,
+        SXID if event["kind"] == "sxid" else CHECK,
         meaning["severity"],
         gpu=event["bus_id"] or None,
         measured=event["count"],
         expected=0,
         unit="times",
-        reason=f"{name}: {meaning['meaning']}{unnamed}",
+        reason=f"{name_of(event)}: {meaning['meaning']}{unnamed}{again}",
         evidence=event["message"],
-        action=meaning["action"],
-        remedy=meaning["remedy"],
+        action=action,
+        remedy=remedy,
     )
 
 
-def _meaning(event: Event, rows: Sequence[Row]) -> Meaning:
+def meaning_of(event: Event, tables: Tables) -> Meaning:
     """The row of an error, with what its own words add: that it is fatal, or which recovery the driver asks for."""
-    known: Sequence[Meaning] = _ROWS.get(event["kind"]) or [row for row in rows if event["code"] in row["codes"]]
-    meaning = known[0].copy() if known else _UNKNOWN.copy()
+    meaning: Meaning = _row(event, tables).copy()
     if event["fatal"] and meaning["severity"] in _NOT_FATAL:
         meaning["severity"], meaning["action"] = _FATAL["severity"], _FATAL["action"]
     asked = _RECOVERY.search(event["message"]) if (event["kind"], event["code"]) == ("xid", _RECOVERY_XID) else None
@@ -135,3 +176,10 @@ def _meaning(event: Event, rows: Sequence[Row]) -> Meaning:
         meaning["action"] = "reboot" if "Reboot" in asked[1] else "reset_gpu"
         meaning["meaning"] = f'{meaning["meaning"]}: "{asked[1]}"'
     return meaning
+
+
+def _row(event: Event, tables: Tables) -> Meaning:
+    if event["kind"] == "init":
+        return _INIT
+    rows, unknown = (tables["sxid"], _SXID) if event["kind"] == "sxid" else (tables["xid"], _UNKNOWN)
+    return next((row for row in rows if event["code"] in row["codes"]), unknown)

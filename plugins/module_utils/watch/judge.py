@@ -36,7 +36,7 @@ def judge(facts: Facts, settings: Settings, seen: Optional[Seen]) -> List[Check]
     result += node_judge.of_seals(view)
     result += node_judge.of_proof(view, {"proof_max_age": settings["proof_max_age"]})
     if seen is not None:
-        result += kernel_log_judge.judge(seen, settings["xid"])
+        result += kernel_log_judge.judge(seen, {"xid": settings["xid"], "sxid": settings.get("sxid", [])})
     version = view.get("driver.loaded_version")
     if version and view.environment != "wsl":  # there it is Windows' own, with numbers of its own
         result += security(version, settings) + end_of_life(version, settings, str(view.get("time")))

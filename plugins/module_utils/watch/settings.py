@@ -43,7 +43,13 @@ class Cards(TypedDict):
     pcie_lanes: Dict[str, int]
 
 
-class Settings(TypedDict):
+class _SwitchRows(TypedDict, total=False):
+    """What a file of an older gpuwright has not. ``sxid``: the rows of compat/sxid.yaml."""
+
+    sxid: List[Row]
+
+
+class Settings(_SwitchRows):
     """The file. ``interval``: seconds between two looks; ``proof_max_age``: seconds for which a proof speaks; ``smtp``: HOST or HOST:PORT,
     None for the local sendmail; ``end_is_near``: days before the end of a branch from which on it is told; ``xid``: the rows of
     compat/xid.yaml.

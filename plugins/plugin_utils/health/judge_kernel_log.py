@@ -1,23 +1,57 @@
 # Copyright: gpuwright contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What the errors of the kernel log mean, by the tables of compat/. Judged in module_utils/measure/, where nodes judge it too."""
+"""What the kernel log means, by the tables of compat/. Judged in module_utils/measure/, where nodes judge a part of it too."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ansible_collections.gpuwright.node.plugins.module_utils.measure import kernel_log_judge
-from ansible_collections.gpuwright.node.plugins.module_utils.measure.kernel_log_judge import MOST_CHECKS
+from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
+from ansible_collections.gpuwright.node.plugins.module_utils.measure import (
+    kernel_boots_judge,
+    kernel_faults_judge,
+    kernel_log_judge,
+)
+from ansible_collections.gpuwright.node.plugins.module_utils.measure.kernel_log_judge import MOST_CHECKS, SXID
 
 from ..rules import Rules
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
-    from ansible_collections.gpuwright.node.plugins.module_utils.measure.kernel_log import Seen
+    from ansible_collections.gpuwright.node.plugins.module_utils.measure.kernel_boots import Answer
+    from ansible_collections.gpuwright.node.plugins.module_utils.measure.kernel_log_judge import Tables
 
 __all__ = ["MOST_CHECKS", "judge"]
 
 
-def judge(seen: Seen, rules: Rules) -> list[Check]:
-    """The check of the kernel log for each number of each card, see :func:`kernel_log_judge.judge`."""
-    return kernel_log_judge.judge(seen, rules["xid"]["rows"])
+def judge(answer: Answer, rules: Rules) -> list[Check]:
+    """Every check of the kernel log: the numbers of cards and NVSwitches, the other faults, and the earlier boots."""
+    tables: Tables = {"xid": rules["xid"]["rows"], "sxid": rules["sxid"]["rows"]}
+    faults = rules["kernel_faults"]["rows"]
+    boots = answer["journal"]["boots"]
+    numbers = kernel_log_judge.judge(answer, tables, kernel_boots_judge.events_of(boots))
+    return [
+        *numbers,
+        *_without_sxid(answer, numbers),
+        *kernel_faults_judge.judge(answer, faults, kernel_boots_judge.faults_of(boots)),
+        *kernel_boots_judge.judge(answer, tables, {row["name"]: row for row in faults}),
+    ]
+
+
+def _without_sxid(answer: Answer, numbers: list[Check]) -> list[Check]:
+    """The check of NVSwitches where the log tells of nothing that they ask for."""
+    if answer["why"]:
+        remedy = kernel_log_judge.UNREADABLE_REMEDY
+        return [checks.incomplete(SXID, kernel_log_judge.UNREADABLE, evidence=answer["why"], remedy=remedy)]
+    if not answer["lines"]:
+        return [checks.skipped(SXID, kernel_log_judge.EMPTY)]
+    if any(check["id"] == SXID for check in numbers):
+        return []
+    notes = [event for event in answer["events"] if event["kind"] == "sxid"]
+    if not notes and not any(device["role"] == "switch" for device in answer["hardware"]["devices"]):
+        return [checks.skipped(SXID, "no NVSwitch is on the PCI bus")]
+    reason = "the kernel log names no error of an NVSwitch"
+    if notes:
+        told = ", ".join(sorted({f"SXid {event['code']}" for event in notes})[:5])
+        reason = f"the kernel log names only what asks for nothing: {told}"
+    return [checks.passed(SXID, measured=0, unit="errors", reason=reason)]

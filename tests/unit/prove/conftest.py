@@ -80,3 +80,31 @@ def let_in(_python: str, _name: str, _timeout: float) -> run.Result:
     """An ordinary user who can use it: a test's folder is closed to others, and so may be the interpreter that runs the tests."""
     lines = [json.dumps({"step": step, "version": "1"}) for step in ("user", "start", "import")]
     return run.Result(0, "\n".join(framework.MARK + line for line in lines), "", 0.1, None)
+
+
+def log_answer(**changes: Any) -> dict[str, Any]:
+    """What the module kernel_log answers of a healthy machine with one card, whose log says nothing."""
+    place = {"correctable": 0, "nonfatal": 0, "fatal": 0, "errors": "", "lanes": 16, "speed_gts": 32.0}
+    card = {"bus_id": "00000000:3B:00.0", "role": "card", **place}
+    bridge = {"bus_id": "00000000:3A:00.0", "role": "bridge", **place}
+    answer: dict[str, Any] = {
+        "changed": False,
+        "lines": 1000,
+        "whole": True,
+        "since_boot": True,
+        "why": None,
+        "events": [],
+        "earlier": 0,
+        "more": 0,
+        "faults": [],
+        "more_faults": 0,
+        "hardware": {
+            "devices": [bridge, card],
+            "devices_unread": None,
+            "memory": [{"controller": "mc0", "corrected": 0, "uncorrected": 0}],
+            "memory_unread": None,
+            "uptime": 86400.0,
+        },
+        "journal": {"wanted": 0, "kept": True, "boots": [], "why": None},
+    }
+    return {**answer, **changes}

@@ -17,6 +17,8 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils import gate
 from ansible_collections.gpuwright.node.plugins.plugin_utils.health import judge_kernel_log
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
 
+from .conftest import log_answer
+
 LOADED = "[    9.1] NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  580.95.05"
 #: Own lines in the shapes of real ones (validation.md, section 4: "Line forms met").
 HANG = "NVRM: Xid (PCI:0000:9b:00): 119, pid=1, name=nvidia-smi, Timeout after 6s of waiting for RPC response from GPU4 GSP!"
@@ -25,10 +27,11 @@ FAULT = "NVRM: Xid (PCI:0000:3b:00): 31, pid=7, name=python3, Ch 00000008, MMU F
 
 
 def judged(*lines: str, loaded: bool = True, **changes: Any) -> list[Check]:
-    """The checks of a log of these lines, which come through the gate as a node's answer."""
+    """The checks of the numbers in a log of these lines, which come through the gate as a node's answer."""
     log = kernel_log.events([LOADED, *lines] if loaded else lines)
-    said = {"changed": False, "lines": len(lines) + 1, "whole": True, "why": None, **log, **changes}
-    return judge_kernel_log.judge(json.loads(gate.admit("kernel_log", json.dumps(said))), load_rules())
+    answer = log_answer(**{"lines": len(lines) + 1, **log, **changes})
+    found = judge_kernel_log.judge(json.loads(gate.admit("kernel_log", json.dumps(answer))), load_rules())
+    return [check for check in found if check["id"] == "kernel.xid"]
 
 
 def test_a_log_without_an_error_passes() -> None:
@@ -185,7 +188,7 @@ def test_a_number_that_nobody_knows_is_a_warning_and_a_failure_where_its_line_sa
     "line",
     [
         "NVRM: Xid (PCI:0000:3b:00): 31, pid=7, name=Fatal Frame, Ch 00000008, MMU Fault",
-        "nvidia-nvswitch3: SXid (PCI:0000:05:00.0): 12028, Non-Fatal, Link 61 egress non-posted PRIV error (First)",
+        "NVRM: Xid (PCI:0000:3b:00): 9917, pid=7, NEWUNIT Non-Fatal XC0 i0",
     ],
 )
 def test_the_word_fatal_counts_where_it_is_the_drivers_and_means_it(line: str) -> None:
@@ -208,17 +211,6 @@ def test_the_recovery_that_the_driver_asked_for_last_counts(asked: str, status: 
     line = "NVRM: Xid (PCI:0000:3b:00): 154, GPU recovery action changed from 0x0 (None) to 0x1 ({})"
     [check] = judged(line.format("Drain and Reset"), line.format(asked))
     assert (check["status"], check["action"]) == (status, action)
-
-
-def test_an_nvswitch_is_judged_by_its_own_words_and_its_registers_are_no_errors() -> None:
-    switch = "[1.0] nvidia-nvswitch3: SXid (PCI:0000:05:00.0): {}"
-    fatal = switch.format("20034, Fatal, Link 30 LTSSM Fault Up")
-    rest = switch.format("20034, Severity 1 Engine instance 30 Sub-engine instance 00")
-    data = switch.format("20034, Data {0x30000000, 0x30000000}")
-    light = switch.format("12028, Non-fatal, Link 61 egress non-posted PRIV error (First)")
-    worse, better = judged(light, fatal, rest, data, fatal)
-    assert (worse["status"], worse["measured"], worse["reason"]) == ("fail", 2, "SXid 20034: an error of an NVSwitch")
-    assert better["status"] == "warn"
 
 
 def test_errors_of_a_driver_that_was_replaced_do_not_judge_the_one_that_runs() -> None:
@@ -268,6 +260,11 @@ def test_the_journal_is_asked_only_where_the_ring_of_the_kernel_has_lost_the_boo
     whole = Node("[0.0] Linux version 6.8\n[9.0] usb\n", None)
     assert kernel_log.read(whole).whole
     assert whole.asked == ["dmesg"]
+    loaded = Node(f"{LOADED}\n", "[0.0] node7 kernel: Linux version 6.8\n[5.0] node7 kernel: usb\n")
+    assert kernel_log.read(loaded).whole
+    assert loaded.asked == ["dmesg"]
+    assert kernel_log.reaches_boot(kernel_log.read(loaded, since_boot=True).lines)
+    assert loaded.asked == ["dmesg", "dmesg", "journalctl"]
     lost = Node("[900.0] usb\n", f"[0.0] node7 kernel: Linux version 6.8\n[5.0] node7 kernel: {HANG}\n")
     log = kernel_log.read(lost)
     assert log.whole

@@ -1,0 +1,257 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What the kernel log tells beside the numbers of NVIDIA's driver: errors of PCIe, of memory and disks, programs that were ended or hang,
+and modules of the driver that do not fit.
+
+Each line is recognised by its own words, from their beginning on: what a program is called cannot be taken for a message of the kernel.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, TypedDict
+
+from ansible_collections.gpuwright.node.plugins.module_utils.measure import kernel_log, smi
+
+#: Distinct faults that are told apart; one is a name of one subject.
+MOST_FAULTS = 200
+# What is kept of a line.
+_LONGEST = 400
+
+# What stands before the kernel's own words: the priority of /dev/kmsg or syslog, facility and level (dmesg -x), a time (seconds since the
+# boot, dmesg -T, ISO, syslog), the processor or thread that wrote (CONFIG_PRINTK_CALLER), the host's name.
+_BEFORE = re.compile(
+    r"(?:<[0-9]{1,3}>|[0-9]{1,4},[0-9]{1,19},[0-9]{1,19},[-c+][^;]{0,80};)?"
+    r"(?:[a-z]{2,8} {0,4}:[a-z]{2,7} {0,4}: )?"
+    r"(?:\[[^\[\]]{1,40}\](?:\[ {0,8}[TC][0-9]{1,9}\])? |[0-9]{4}-[0-9]{2}-[0-9]{2}T\S{8,30} |[A-Z][a-z]{2} [ 0-9]\d \d\d:\d\d:\d\d )?"
+    r"(?:\S{1,255} kernel: )?(?:\[ {0,8}[0-9]{1,12}\.[0-9]{6}\] )?\s{0,80}"
+)
+
+_PLACE = r"([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])"
+_DEVICE = r"\S{1,40} " + _PLACE + ": "
+_BUS_ERROR = _DEVICE + r"PCIe Bus Error: severity="
+# "pcieport 0000:00:03.1: AER: Multiple Uncorrected (Non-Fatal) error received: 0000:3b:00.0"; from Linux 6.12 on "... error message
+# received from 0000:3b:00.0".
+_ANNOUNCED = r"\S{1,40} \S{1,16}: AER: (?:Multiple )?%s error (?:message )?received(?::| from) " + _PLACE
+_CORRECTED = r"Correct(?:ed|able)"
+_NONFATAL = r"Uncorrect(?:ed|able) \(Non-Fatal\)"
+_FATAL = r"Uncorrect(?:ed|able) \(Fatal\)"
+# What has a drive or a floppy that is not there is asked by the kernel all the same.
+_DISK = r"(?!(?:fd|sr|loop)[0-9])([\w.!-]{1,32})"
+_NVME = r"nvme (nvme[0-9]{1,5}): "
+_HARDWARE_ERROR = r"(?:\{[0-9]{1,6}\})?(?:mce: )?\[Hardware Error\]: "
+_NVIDIA_MODULE = r"(nvidia[\w-]{0,24}): "
+
+#: The names, each with the beginning of its line; the group is what it speaks of. A name is a row of compat/kernel_faults.yaml.
+_PATTERNS: Tuple[Tuple[str, str], ...] = (
+    ("aer_corrected", _BUS_ERROR + _CORRECTED),
+    ("aer_nonfatal", _BUS_ERROR + _NONFATAL),
+    ("aer_fatal", _BUS_ERROR + _FATAL),
+    ("aer_not_recovered", _DEVICE + r"AER: device recovery failed"),
+    ("mce_uncorrected", r"mce: \[Hardware Error\]: CPU [0-9]{1,5}: Machine Check Exception"),
+    ("mce_uncorrected", r"mce: Uncorrected hardware memory error in "),
+    ("mce_uncorrected", _HARDWARE_ERROR + r"(?:System Fatal error\.|Uncorrected, software (?:restartable|containable) error\.)"),
+    ("mce_deferred", _HARDWARE_ERROR + r"Deferred error, no action required\."),
+    ("mce_corrected", _HARDWARE_ERROR + r"Corrected error, no action required\."),
+    ("mce_logged", r"(?:mce: )?\[Hardware Error\]: Machine check events logged"),
+    ("memory_failure", r"Memory failure: 0x[0-9a-f]{1,16}: recovery action for "),
+    ("edac_uncorrected", r"EDAC (MC[0-9]{1,4}): (?:[0-9]{1,10} )?UE "),
+    ("edac_corrected", r"EDAC (MC[0-9]{1,4}): (?:[0-9]{1,10} )?CE "),
+    ("firmware_fatal", _HARDWARE_ERROR + r"event severity: fatal"),
+    ("firmware_recoverable", _HARDWARE_ERROR + r"event severity: recoverable"),
+    ("firmware_corrected", _HARDWARE_ERROR + r"event severity: (?:corrected|info)"),
+    ("oom_cgroup", r"Memory cgroup out of memory: Kill(?:ed)? process [0-9]{1,10},? .{0,20}?\(([^)]{1,16})\)"),
+    ("oom_host", r"Out of memory(?: \([\w ]{1,40}\))?: Kill(?:ed)? process [0-9]{1,10},? .{0,20}?\(([^)]{1,16})\)"),
+    ("api_mismatch", r"NVRM: API mismatch: "),
+    ("probe_failed", r"nvidia " + _PLACE + r": probe with driver nvidia failed with error"),
+    ("probe_failed", r"nvidia: probe of " + _PLACE + r" failed with error"),
+    ("other_driver", r"NVRM: The NVIDIA probe routine was not called for [0-9]{1,4} device"),
+    ("nouveau", r"nouveau " + _PLACE + r": NVIDIA "),
+    ("needs_open_modules", r"NVRM: .{0,120}requires use of the NVIDIA open"),
+    ("card_not_supported", r"NVRM: .{0,120}(?:is not supported by (?:open|the NVIDIA)|supported through the NVIDIA .{1,12} Legacy)"),
+    ("memory_not_assigned", r"NVRM: This PCI I/O region assigned to your NVIDIA device"),
+    ("module_mismatch", _NVIDIA_MODULE + r"(?:Unknown symbol |disagrees about version of symbol |version magic )"),
+    ("module_refused", r"Loading of (?:unsigned module|module with unavailable key) is rejected"),
+    ("module_refused", r"Lockdown: \S{1,16}: unsigned module loading is restricted"),
+    ("uvm_fatal", r"nvidia-uvm: .{0,200}Encountered a global fatal error"),
+    ("peermem_context", r"nvidia-peermem \S{1,60} ERROR detected invalid context"),
+    ("read_only", r"\S{1,16} \(" + _DISK + r"\): Remounting filesystem read-only"),
+    ("read_only", r"XFS \(" + _DISK + r"\): Filesystem has been shut down"),
+    ("read_only", r"BTRFS \w{1,12} \(device " + _DISK + r"[^)]{0,40}\): forced readonly"),
+    ("io_error", r"Buffer I/O error on dev(?:ice)? " + _DISK + r", logical block"),
+    ("io_error", r"(?:\S{1,40}: )?(?:I/O|critical \w{1,12}) error, dev " + _DISK + r", sector "),
+    ("io_error", r"\S{1,16} \(" + _DISK + r"\): I/O error while writing superblock"),
+    ("nvme_timeout", _NVME + r"I/O .{1,80}timeout, (?:reset|disable) controller"),
+    ("nvme_timeout", _NVME + r"controller is down; will reset"),
+    ("nvme_slow", _NVME + r"I/O .{1,80}timeout, (?:aborting|completion polled)"),
+    ("nvme_gone", _NVME + r"(?:Disabling device after reset failure|Removing after probe failure)"),
+    ("nvme_gone", r"block (nvme[0-9]{1,5})\w{0,12}: no available path - failing I/O"),
+    ("raid_disk_failed", r"md/raid[^ ]{0,40}: Disk failure on " + _DISK),
+    ("nfs_not_responding", r"nfs: server (\S{1,255}) not responding"),
+    ("nfs_lock_lost", r"(?:NFS: )?nfs4_reclaim_open_state: Lock reclaim failed"),
+    ("soft_lockup", r"(?:NMI )?(?:watchdog: )?BUG: soft lockup - CPU#[0-9]{1,5} stuck for [0-9]{1,9}s! \[(.{1,24}):[0-9]{1,10}\]"),
+    ("hard_lockup", r"(?:NMI )?watchdog: (?:CPU[0-9]{1,5}: )?Watchdog detected hard LOCKUP on cpu ?([0-9]{1,5})"),
+    ("hung_task", r"INFO: task (.{1,24}):[0-9]{1,10} blocked (?:in I/O wait |on \w{1,10} )?for more than [0-9]{1,9} seconds"),
+    ("rcu_stall", r"(?:rcu: )?INFO: \w{1,24} (?:self-)?detected (?:expedited )?stalls? on CPU"),
+)  # fmt: skip
+#: What tells again of what another line told; it counts where that line was lost.
+_REPEATS: Tuple[Tuple[str, str], ...] = (
+    ("aer_corrected", _ANNOUNCED % _CORRECTED),
+    ("aer_nonfatal", _ANNOUNCED % _NONFATAL),
+    ("aer_fatal", _ANNOUNCED % _FATAL),
+    ("probe_failed", r"NVRM: The NVIDIA probe routine failed for [0-9]{1,4} device"),
+)
+_ALL = _PATTERNS + _REPEATS
+# One pattern of all: a log has many lines, and each is asked once.
+_ANY = re.compile("|".join(f"(?P<p{number}>{pattern})" for number, (_name, pattern) in enumerate(_ALL)))
+_HAS_SUBJECT = tuple(re.compile(pattern).groups > 0 for _name, pattern in _ALL)
+#: The names that a row has to have.
+NAMES = frozenset(name for name, _pattern in _PATTERNS)
+#: Of the driver's modules: past when the driver is loaded anew.
+_OF_MODULE = frozenset(
+    (
+        *("api_mismatch", "probe_failed", "other_driver", "nouveau", "needs_open_modules", "card_not_supported"),
+        *("memory_not_assigned", "module_mismatch", "module_refused", "uvm_fatal"),
+    )
+)
+_ANSWERED = re.compile(r"nfs: server (\S{1,255}) OK")
+_OF_CGROUP = re.compile(r"oom-kill:constraint=.{0,300}?,oom_memcg=([^,]{1,200}),")
+_CARD = re.compile(r"NVRM: The NVIDIA (?:GPU )?" + _PLACE)
+#: The driver breaks a sentence into lines: so many more belong to it.
+_GOES_ON = {"api_mismatch": 2, "other_driver": 2, "memory_not_assigned": 1, "card_not_supported": 2}
+_NVRM = "NVRM: "
+
+
+class Fault(TypedDict):
+    """What one name told of one subject: how often, and the words of the last one."""
+
+    name: str
+    subject: str
+    count: int
+    message: str
+
+
+class Faults(TypedDict):
+    """What :func:`faults` returns; ``more_faults``: how many could not be told apart, beyond :data:`MOST_FAULTS`."""
+
+    faults: List[Fault]
+    more_faults: int
+
+
+class _Told(NamedTuple):
+    """What a line tells; ``repeats``: another line has told it, where none was lost."""
+
+    name: str
+    subject: str
+    repeats: bool
+
+
+def faults(lines: Sequence[str]) -> Faults:
+    """The faults of a log. ``subject`` is what a line speaks of: a device, a disk, a program, a server; empty where it names none.
+
+    A file server that did not answer is none where it has answered since. What the driver's modules said before the driver was loaded last
+    is past.
+    """
+    reader = _Reader()
+    for line in lines:
+        for words in _words(line):
+            reader.read(words)
+    return {"faults": list(reader.found.values()), "more_faults": reader.more}
+
+
+def _words(line: str) -> Iterator[str]:
+    """The kernel's own words in a line, without what stands before them. /dev/kmsg shows several lines as one."""
+    for part in line.split("\\x0a") if "\\x0a" in line else (line,):
+        before = _BEFORE.match(part)
+        yield part[before.end() if before else 0 :][:_LONGEST]
+
+
+def _told(words: str) -> Optional[_Told]:
+    match = _ANY.match(words)
+    if match is None or match.lastgroup is None or match.lastindex is None:
+        return None
+    number = int(match.lastgroup[1:])
+    subject = match[match.lastindex + 1] if _HAS_SUBJECT[number] else ""
+    return _Told(_ALL[number][0], smi.normalise_bus_id(subject), number >= len(_PATTERNS))
+
+
+class _Reader:
+    """Goes through a log, and keeps what it found in the order in which it came first."""
+
+    def __init__(self) -> None:
+        self.found: Dict[Tuple[str, str], Fault] = {}
+        self.more = 0
+        # What came since the driver began to load.
+        self._while_loading: Dict[Tuple[str, str], Fault] = {}
+        # The fault that the driver's next lines go on with, and how many of them.
+        self._sentence: Optional[Fault] = None
+        self._left = 0
+        self._card = self._cgroup = ""
+        self._nouveau: Optional[Tuple[str, str]] = None
+
+    def read(self, words: str) -> None:
+        """Take a line in."""
+        if self._goes_on(words):
+            return
+        self._remember(words)
+        told = _told(words)
+        if told is None:
+            return
+        name, subject, message = self._named(told, words)
+        if told.repeats and any(key[0] == name and subject in ("", key[1]) for key in self.found):
+            return
+        self._sentence, self._left = self._add(name, subject, message), _GOES_ON.get(name, 0)
+
+    def _goes_on(self, words: str) -> bool:
+        if not self._left or self._sentence is None or not words.startswith(_NVRM):
+            self._left = 0
+            return False
+        self._left -= 1
+        self._sentence["message"] = f"{self._sentence['message'].rstrip()} {words[len(_NVRM) :].strip()}"[:_LONGEST]
+        return True
+
+    def _remember(self, words: str) -> None:
+        """What a line says of others before or after it."""
+        if kernel_log.BEGINS in words:
+            self._while_loading = {}
+        elif kernel_log.LOADED in words:
+            past = [key for key in self.found if key[0] in _OF_MODULE and key not in self._while_loading]
+            for key in past:
+                del self.found[key]
+            self._while_loading = {}
+        elif words.startswith("oom-kill:"):
+            cgroup = _OF_CGROUP.match(words)
+            self._cgroup = cgroup[1] if cgroup else ""
+        elif words.startswith("nfs: "):
+            answered = _ANSWERED.match(words)
+            if answered:
+                self.found.pop(("nfs_not_responding", answered[1]), None)
+        else:
+            card = _CARD.match(words)
+            self._card = smi.normalise_bus_id(card[1]) if card else self._card
+
+    def _named(self, told: _Told, words: str) -> Tuple[str, str, str]:
+        """Name, subject and message, with what the lines before add."""
+        if told.name == "nouveau":
+            self._nouveau = (told.subject, words)
+        if told.name == "other_driver" and self._nouveau:
+            return ("nouveau", *self._nouveau)
+        if told.name in ("needs_open_modules", "card_not_supported"):
+            return told.name, self._card, words
+        if told.name == "oom_cgroup" and self._cgroup:
+            return told.name, told.subject, f"{words[:200]} (limit of {self._cgroup})"
+        return told.name, told.subject, words
+
+    def _add(self, name: str, subject: str, message: str) -> Optional[Fault]:
+        key = (name, subject)
+        fault = self.found.get(key)
+        if fault is None and len(self.found) >= MOST_FAULTS:
+            self.more += 1
+            return None
+        if fault is None:
+            fault = self.found[key] = {"name": name, "subject": subject, "count": 0, "message": ""}
+        fault["count"] += 1
+        fault["message"] = message
+        if name in _OF_MODULE:
+            self._while_loading[key] = fault
+        return fault

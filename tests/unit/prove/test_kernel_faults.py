@@ -1,0 +1,654 @@
+"""What the kernel log tells beside the driver's numbers: which lines are faults, which are none, and what a person does.
+
+The lines are our own, with our own numbers, in the words of the sources that are named: the kernel's (github torvalds/linux) and those of
+NVIDIA's open kernel modules (github NVIDIA/open-gpu-kernel-modules).
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
+from ansible_collections.gpuwright.node.plugins.module_utils.measure import (
+    kernel_faults,
+    kernel_faults_judge,
+    kernel_log,
+    kernel_log_judge,
+)
+from ansible_collections.gpuwright.node.plugins.plugin_utils import gate
+from ansible_collections.gpuwright.node.plugins.plugin_utils.health import judge_kernel_log
+from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
+
+from .conftest import log_answer
+from .test_kernel_log import LOADED, PREFIXES
+
+BEGINS = "nvidia-nvlink: Nvlink Core is being initialized, major device number 235"
+CARD = "00000000:3B:00.0"
+REFUSED = "NVRM: The NVIDIA GPU 0000:3b:00.0 (PCI ID: 10de:2c31)"
+
+
+def judged(*lines: str, **changes: Any) -> list[Check]:
+    """Every check of a log of these lines, which come through the gate as a node's answer."""
+    answer = log_answer(**{**kernel_log.events(lines), **kernel_faults.faults(lines), **changes})
+    return judge_kernel_log.judge(json.loads(gate.admit("kernel_log", json.dumps(answer))), load_rules())
+
+
+def bad(*lines: str, **changes: Any) -> list[Check]:
+    return [check for check in judged(*lines, **changes) if check["status"] not in ("pass", "skip")]
+
+
+#: Lines of healthy machines, each with where its words are from.
+HARMLESS = [
+    # The kernel and its module loader: kernel/module/main.c, kernel/panic.c.
+    "nvidia: loading out-of-tree module taints kernel.",
+    "nvidia: module verification failed: signature and/or required key missing - tainting kernel",
+    "nvidia: module license 'NVIDIA' taints kernel.",
+    "Disabling lock debugging due to kernel taint",
+    # NVIDIA's modules: kernel-open/nvidia/nv.c, nvidia-uvm/uvm.c, nvidia-modeset, nvidia-drm, nvidia-nvswitch (linux_nvswitch.c).
+    BEGINS,
+    LOADED,
+    "nvidia 0000:3b:00.0: enabling device (0140 -> 0142)",
+    "nvidia 0000:3b:00.0: vgaarb: VGA decodes changed: olddecodes=io+mem,decodes=none:owns=none",
+    "nvidia-modeset: Loading NVIDIA UNIX Open Kernel Mode Setting Driver for x86_64  580.95.05",
+    "[drm] [nvidia-drm] [GPU ID 0x00003b00] Loading driver",
+    "[drm] Initialized nvidia-drm 0.0.0 for 0000:3b:00.0 on minor 1",
+    "nvidia-uvm: Loaded the UVM driver, major device number 511.",
+    "nvidia-nvswitch2: open (major=510)",
+    "NVRM: GPU at PCI:0000:3b:00: GPU-11111111-2222-3333-4444-555555555555",
+    "NVRM: GPU Board Serial Number: 1234567890123",
+    "NVRM: No NVIDIA GPU found.",
+    # PCIe: drivers/pci/pcie/aer.c, drivers/pci/pci.c, drivers/pci/setup-res.c, drivers/acpi/pci_root.c.
+    "pcieport 0000:00:03.1: AER: enabled with IRQ 34",
+    "acpi PNP0A08:00: _OSC: OS now controls [PCIeHotplug SHPCHotplug PME AER PCIeCapability LTR]",
+    "pci 0000:3b:00.0: 126.016 Gb/s available PCIe bandwidth, limited by 16.0 GT/s PCIe x8 link at 0000:3a:00.0",
+    "pcieport 0000:3a:00.0:    device [8086:347a] error status/mask=00000001/00002000",
+    # Machine checks and memory: arch/x86/kernel/cpu/mce/core.c and therm_throt.c, drivers/edac/edac_mc.c, drivers/acpi/apei.
+    "mce: CPU0: Thermal monitoring enabled (TM1)",
+    "mce: [Hardware Error]: Fake CEC message of a name that nothing has",
+    "MCE: In-kernel MCE decoding enabled.",
+    "EDAC MC: Ver: 3.0.0",
+    "EDAC MC0: Giving out device to module i10nm_edac controller Intel_10nm Socket#0 IMC#0: DEV 0000:7e:0c.0 (INTERRUPT)",
+    "ERST: Error Record Serialization Table (ERST) support is initialized.",
+    "GHES: APEI firmware first mode is enabled by APEI bit and WHEA _OSC.",
+    "BERT: Total records found: 0",
+    # Disks and file systems: fs/ext4/super.c, fs/xfs, drivers/nvme/host/pci.c, drivers/md, drivers/block/floppy.c, block/blk-core.c.
+    "EXT4-fs (nvme0n1p2): mounted filesystem 11111111-2222-3333-4444-555555555555 r/w with ordered data mode. Quota mode: none.",
+    "EXT4-fs (sda1): re-mounted 11111111-2222-3333-4444-555555555555 ro.",
+    "XFS (nvme1n1): Ending clean mount",
+    "nvme nvme0: 32/0/0 default/read/poll queues",
+    "nvme nvme0: Shutdown timeout set to 10 seconds",
+    "md/raid1:md0: active with 2 out of 2 mirrors",
+    "blk_update_request: I/O error, dev fd0, sector 0 op 0x0:(READ) flags 0x0 phys_seg 1 prio class 0",
+    "Buffer I/O error on dev sr0, logical block 0, async page read",
+    # The rest: kernel/events/core.c, kernel/workqueue.c, kernel/rcu/tree.c, kernel/watchdog.c, fs/nfs, mm/oom_kill.c, arch/x86/mm/fault.c.
+    "perf: interrupt took too long (2509 > 2500), lowering kernel.perf_event_max_sample_rate to 79500",
+    "workqueue: drm_fb_helper_damage_work hogged CPU for >10000us 4 times, consider switching to WQ_UNBOUND",
+    "rcu: Hierarchical RCU implementation.",
+    "NMI watchdog: Enabled. Permanently consumes one hw-PMU counter.",
+    "watchdog: Delayed init of the lockup detector failed: -19",
+    "nfs: server filer-1 OK",
+    "NFS: Registering the id_resolver key type",
+    "oom_reaper: reaped process 3456 (python3), now anon-rss:0kB, file-rss:0kB, shmem-rss:0kB",
+    "python3[3456]: segfault at 0 ip 00007f1122334455 sp 00007ffd00112233 error 4 in libc.so.6[7f1122300000+1c0000]",
+    "Lockdown: swapper/0: hibernation is restricted; see man kernel_lockdown.7",
+    # Harmless numbers of an NVSwitch (compat/sxid.yaml).
+    "nvidia-nvswitch0: SXid (PCI:0000:05:00.0): 22013, Non-fatal, Link 04 Minion Link DLREQ interrupt",
+    "nvidia-nvswitch0: SXid (PCI:0000:05:00.0): 11012, Non-fatal, Link 04 ingress header single bit",
+]
+
+#: A line (or lines) that tells of a fault; its check, severity, action and what the reason names.
+FAULTS: list[tuple[str, str, str, str, str]] = [
+    (
+        "pcieport 0000:3a:00.0: PCIe Bus Error: severity=Uncorrected (Non-Fatal), type=Transaction Layer, (Receiver ID)",
+        *("kernel.aer", "warning", "check_hardware", "bridge 00000000:3A:00.0"),
+    ),
+    (
+        "nvidia 0000:3b:00.0: PCIe Bus Error: severity=Uncorrectable (Non-Fatal), type=Transaction Layer, (Requester ID)",
+        *("kernel.aer", "warning", "check_hardware", f"card {CARD}"),
+    ),
+    (
+        "nvidia 0000:3b:00.0: PCIe Bus Error: severity=Uncorrected (Fatal), type=Data Link Layer, (Receiver ID)",
+        *("kernel.aer", "critical", "check_hardware", f"card {CARD}"),
+    ),
+    (
+        "nvidia 0000:3b:00.0: PCIe Bus Error: severity=Uncorrectable (Fatal), type=Inaccessible, (Unregistered Agent ID)",
+        *("kernel.aer", "critical", "check_hardware", f"card {CARD}"),
+    ),
+    (
+        "pcieport 0000:00:03.1: AER: Multiple Uncorrected (Fatal) error received: 0000:5e:00.0",
+        *("kernel.aer", "critical", "check_hardware", "00000000:5E:00.0"),
+    ),
+    (
+        "pcieport 0000:00:03.1: AER: Uncorrectable (Non-Fatal) error message received from 0000:5e:00.0",
+        *("kernel.aer", "warning", "check_hardware", "00000000:5E:00.0"),
+    ),
+    (
+        "pcieport 0000:00:03.1: AER: device recovery failed",
+        *("kernel.aer", "critical", "reboot", "00000000:00:03.1"),
+    ),
+    (
+        "mce: [Hardware Error]: CPU 14: Machine Check Exception: 5 Bank 7: be00000000800400",
+        *("kernel.mce", "critical", "check_hardware", "machine check"),
+    ),
+    (
+        "mce: Uncorrected hardware memory error in user-access at 3c40a17400",
+        *("kernel.mce", "critical", "check_hardware", "machine check"),
+    ),
+    (
+        "[Hardware Error]: Uncorrected, software restartable error.",
+        *("kernel.mce", "critical", "check_hardware", "machine check"),
+    ),
+    ("[Hardware Error]: System Fatal error.", "kernel.mce", "critical", "check_hardware", "machine check"),
+    (
+        "mce: [Hardware Error]: Deferred error, no action required.",
+        *("kernel.mce", "warning", "check_hardware", "uncorrected"),
+    ),
+    (
+        "Memory failure: 0x3c40a17: recovery action for dirty LRU page: Recovered",
+        *("kernel.mce", "critical", "check_hardware", "page"),
+    ),
+    (
+        "EDAC MC0: 1 UE memory read error on CPU_SrcID#0_MC#0_Chan#1_DIMM#0 (channel:1 slot:0 page:0x3c40a17)",
+        *("kernel.mce", "critical", "check_hardware", "MC0"),
+    ),
+    (
+        "EDAC MC12: UE page 0x116c60, offset 0x0, grain 1, row 2",
+        *("kernel.mce", "critical", "check_hardware", "MC12"),
+    ),
+    ("{3}[Hardware Error]: event severity: recoverable", "kernel.mce", "warning", "check_hardware", "firmware"),
+    ("[Hardware Error]: event severity: fatal", "kernel.mce", "critical", "check_hardware", "firmware"),
+    (
+        "Out of memory: Killed process 4321 (python3) total-vm:98765432kB, anon-rss:87654321kB, file-rss:0kB, UID:1000",
+        *("kernel.oom", "warning", "restart_app", "python3"),
+    ),
+    (
+        "Out of memory: Kill process 4321 (pt_main_thread) score 912 or sacrifice child",
+        *("kernel.oom", "warning", "restart_app", "pt_main_thread"),
+    ),
+    (
+        "NVRM: API mismatch: the client has the version 580.95.05, but\n               NVRM: this kernel module has the version 570.86.10.",
+        *("kernel.module", "critical", "reboot", "version"),
+    ),
+    (
+        "nvidia 0000:3b:00.0: probe with driver nvidia failed with error -1",
+        *("kernel.module", "critical", "check_hardware", CARD),
+    ),
+    ("nvidia: probe of 0000:3b:00.0 failed with error -1", "kernel.module", "critical", "check_hardware", CARD),
+    (
+        "NVRM: The NVIDIA probe routine failed for 1 device(s).",
+        *("kernel.module", "critical", "check_hardware", "take a card over"),
+    ),
+    (
+        "NVRM: The NVIDIA probe routine was not called for 2 device(s).",
+        *("kernel.module", "warning", "configure", "another driver"),
+    ),
+    ("nouveau 0000:3b:00.0: NVIDIA AD102 (192000a1)", "kernel.module", "critical", "configure", CARD),
+    (
+        f"{REFUSED}\nNVRM: installed in this system requires use of the NVIDIA open kernel modules.",
+        *("kernel.module", "critical", "install", CARD),
+    ),
+    (
+        f"{REFUSED}\nNVRM: installed in this system is not supported by open\nNVRM: nvidia.ko",
+        *("kernel.module", "critical", "install", CARD),
+    ),
+    (
+        "NVRM: The NVIDIA Quadro K2000 GPU installed in this system is\nNVRM:  supported through the NVIDIA 470.xx Legacy drivers.",
+        *("kernel.module", "critical", "install", "support"),
+    ),
+    (
+        "NVRM: This PCI I/O region assigned to your NVIDIA device is invalid:\n               NVRM: BAR1 is 0M @ 0x0 (PCI:0000:3b:00.0)",
+        *("kernel.module", "critical", "configure", "addresses"),
+    ),
+    (
+        "nvidia_uvm: Unknown symbol nvUvmInterfaceRegisterGpu (err -2)",
+        *("kernel.module", "critical", "install", "nvidia_uvm"),
+    ),
+    (
+        "nvidia: version magic '6.8.0-1 SMP mod_unload ' should be '6.8.0-2 SMP mod_unload '",
+        *("kernel.module", "critical", "install", "nvidia"),
+    ),
+    (
+        "nvidia_drm: disagrees about version of symbol drm_open",
+        *("kernel.module", "critical", "install", "nvidia_drm"),
+    ),
+    ("Loading of unsigned module is rejected", "kernel.module", "warning", "configure", "not signed"),
+    (
+        "Lockdown: modprobe: unsigned module loading is restricted; see man kernel_lockdown.7",
+        *("kernel.module", "warning", "configure", "not signed"),
+    ),
+    (
+        "nvidia-uvm: uvm_global.c:432 uvm_global_set_fatal_error_impl[pid:77] Encountered a global fatal error: NV_ERR_RC_ERROR",
+        *("kernel.module", "critical", "reboot", "nvidia-uvm"),
+    ),
+    (
+        "nvidia-peermem nv_get_p2p_free_callback:127 ERROR detected invalid context, skipping further processing",
+        *("kernel.module", "warning", "restart_app", "peermem"),
+    ),
+    ("EXT4-fs (md0): Remounting filesystem read-only", "kernel.disk", "critical", "check_hardware", "md0"),
+    (
+        "XFS (nvme2n1): Filesystem has been shut down due to log error (0x2).",
+        *("kernel.disk", "critical", "check_hardware", "nvme2n1"),
+    ),
+    ("BTRFS info (device sdb1: state E): forced readonly", "kernel.disk", "critical", "check_hardware", "sdb1"),
+    (
+        "Buffer I/O error on dev dm-0, logical block 1308098, lost async page write",
+        *("kernel.disk", "critical", "check_hardware", "dm-0"),
+    ),
+    (
+        "blk_update_request: I/O error, dev sda, sector 123456 op 0x0:(READ) flags 0x80700 phys_seg 1 prio class 0",
+        *("kernel.disk", "critical", "check_hardware", "sda"),
+    ),
+    (
+        "blk_update_request: critical medium error, dev sdc, sector 8 op 0x0:(READ)",
+        *("kernel.disk", "critical", "check_hardware", "sdc"),
+    ),
+    (
+        "I/O error, dev nvme0n1, sector 99 op 0x1:(WRITE) flags 0x0 phys_seg 1 prio class 2",
+        *("kernel.disk", "critical", "check_hardware", "nvme0n1"),
+    ),
+    ("EXT4-fs (dm-3): I/O error while writing superblock", "kernel.disk", "critical", "check_hardware", "dm-3"),
+    (
+        "nvme nvme4: I/O tag 22 (2016) opcode 0x2 (Admin Cmd) QID 0 timeout, reset controller",
+        *("kernel.disk", "critical", "check_hardware", "nvme4"),
+    ),
+    (
+        "nvme nvme1: controller is down; will reset: CSTS=0xffffffff, PCI_STATUS=0x10",
+        *("kernel.disk", "critical", "check_hardware", "nvme1"),
+    ),
+    ("nvme nvme0: I/O 22 (I/O Cmd) QID 3 timeout, aborting", "kernel.disk", "warning", "check_hardware", "nvme0"),
+    ("nvme nvme0: I/O 978 QID 3 timeout, completion polled", "kernel.disk", "warning", "check_hardware", "nvme0"),
+    (
+        "nvme nvme4: Disabling device after reset failure: -19",
+        *("kernel.disk", "critical", "check_hardware", "nvme4"),
+    ),
+    ("nvme nvme4: Removing after probe failure status: -19", "kernel.disk", "critical", "check_hardware", "nvme4"),
+    (
+        "block nvme0n1: no available path - failing I/O",
+        *("kernel.disk", "critical", "check_hardware", "nvme0"),
+    ),
+    (
+        "md/raid1:md0: Disk failure on sda1, disabling device.",
+        *("kernel.disk", "critical", "check_hardware", "sda1"),
+    ),
+    (
+        "md/raid0md0: Disk failure on nvme0n1p1 detected, failing array.",
+        *("kernel.disk", "critical", "check_hardware", "nvme0n1p1"),
+    ),
+    ("nfs: server filer-1 not responding, still trying", "kernel.nfs", "warning", "configure", "filer-1"),
+    ("nfs: server 10.7.0.9 not responding, timed out", "kernel.nfs", "warning", "configure", "10.7.0.9"),
+    ("NFS: nfs4_reclaim_open_state: Lock reclaim failed!", "kernel.nfs", "warning", "restart_app", "lock"),
+    (
+        "watchdog: BUG: soft lockup - CPU#18 stuck for 27s! [cuda-EvtHandlr:2255424]",
+        *("kernel.lockup", "warning", "reboot", "cuda-EvtHandlr"),
+    ),
+    (
+        "NMI watchdog: Watchdog detected hard LOCKUP on cpu 3",
+        *("kernel.lockup", "warning", "reboot", "interrupts"),
+    ),
+    (
+        "watchdog: CPU3: Watchdog detected hard LOCKUP on cpu 7",
+        *("kernel.lockup", "warning", "reboot", "interrupts"),
+    ),
+    (
+        "INFO: task kworker/u8:1:1177 blocked for more than 120 seconds.",
+        *("kernel.lockup", "warning", "reboot", "kworker/u8:1"),
+    ),
+    ("rcu: INFO: rcu_sched self-detected stall on CPU", "kernel.lockup", "warning", "reboot", "rest"),
+    (
+        "rcu: INFO: rcu_preempt detected stalls on CPUs/tasks:",
+        *("kernel.lockup", "warning", "reboot", "rest"),
+    ),
+    (
+        "nvidia-nvswitch3: SXid (PCI:0000:05:00.0): 20034, Fatal, Link 30 LTSSM Fault Up",
+        *("kernel.sxid", "critical", "reset_gpu", "SXid 20034"),
+    ),
+    (
+        "nvidia-nvswitch3: SXid (PCI:0000:05:00.0): 22003, Fatal, Link 30 Minion Halt",
+        *("kernel.sxid", "fatal", "reboot", "SXid 22003"),
+    ),
+    (
+        "nvidia-nvswitch3: SXid (PCI:0000:05:00.0): 12028, Non-Fatal, Link 61 egress non-posted PRIV error (First)",
+        *("kernel.sxid", "warning", "restart_app", "SXid 12028"),
+    ),
+    (
+        "nvidia-nvswitch3: SXid (PCI:0000:05:00.0): 10004, Non-fatal, Thermal event",
+        *("kernel.sxid", "warning", "check_hardware", "SXid 10004"),
+    ),
+    (
+        "nvidia-nvswitch3: SXid (PCI:0000:05:00.0): 29999, Fatal, Link 01 something new",
+        *("kernel.sxid", "critical", "reboot", "SXid 29999"),
+    ),
+]
+
+
+def test_there_are_enough_of_both() -> None:
+    assert len(HARMLESS) >= 25
+    assert len(FAULTS) >= 40
+
+
+@pytest.mark.parametrize("line", HARMLESS, ids=lambda line: line[:50])
+def test_a_harmless_line_passes_in_silence(line: str) -> None:
+    for prefix in PREFIXES:
+        assert bad(prefix + line) == []
+        told = [check["reason"] for check in judged(prefix + line) if check["id"] in kernel_faults_judge.CHECKS]
+        assert all("names no" in str(reason) for reason in told), told
+
+
+def test_all_harmless_lines_of_a_machine_together_leave_every_check_passed() -> None:
+    found = judged(*HARMLESS)
+    assert {check["status"] for check in found} == {"pass"}
+    assert {check["id"] for check in found} == {"kernel.xid", "kernel.sxid", *kernel_faults_judge.CHECKS}
+
+
+@pytest.mark.parametrize("prefix", PREFIXES)
+@pytest.mark.parametrize(("said", "id_", "severity", "action", "names"), FAULTS, ids=lambda value: str(value)[:50])
+def test_a_fault_is_told_with_what_to_do_however_the_log_is_shown(
+    said: str, id_: str, severity: str, action: str, names: str, prefix: str
+) -> None:
+    first, *rest = said.split("\n")
+    lines = [prefix + first, *(line if line.startswith(" ") else prefix + line for line in rest)]
+    [check] = bad(*lines)
+    assert (check["id"], check["severity"], check["action"]) == (id_, severity, action)
+    assert check["status"] == ("fail" if severity in ("critical", "fatal") else "warn")
+    assert names in str(check["reason"])
+    assert any(each.strip()[-30:] in str(check["evidence"]) for each in (first, *rest))
+    assert check["remedy"]
+    assert check["measured"] == 1
+
+
+@pytest.mark.parametrize("caller", ["[    T1] ", "[   C12] "])
+def test_the_thread_that_wrote_and_a_time_within_syslog_do_not_matter(caller: str) -> None:
+    line = "EXT4-fs (md0): Remounting filesystem read-only"
+    assert bad(f"[   12.345678]{caller}{line}")[0]["id"] == "kernel.disk"
+    assert bad(f"<4>[   12.345678]{caller}{line}")[0]["id"] == "kernel.disk"
+    assert bad(f"Nov 15 12:02:03 node7 kernel: [   12.345678] {line}")[0]["id"] == "kernel.disk"
+    assert bad(f"2025-01-02T15:20:12+0800 node7 kernel: {line}")[0]["id"] == "kernel.disk"
+
+
+def test_every_name_has_its_row_and_its_enumeration() -> None:
+    rows = load_rules()["kernel_faults"]["rows"]
+    names = [row["name"] for row in rows]
+    schema = json.loads((Path(gate.__file__).parent / "answers.json").read_text())["$defs"]["kernel_faults"]
+    assert len(names) == len(set(names))
+    assert set(names) == kernel_faults.NAMES == set(schema["items"]["properties"]["name"]["enum"])
+    assert {row["check"] for row in rows} == set(kernel_faults_judge.CHECKS)
+    assert {name for name, *_rest in kernel_faults._REPEATS} <= kernel_faults.NAMES
+    assert kernel_faults._OF_MODULE <= kernel_faults.NAMES
+
+
+def test_what_is_only_assumed_is_a_warning_at_most() -> None:
+    assumed = [row for row in load_rules()["kernel_faults"]["rows"] if "assumed" in row["source"]]
+    assert assumed
+    assert {row["severity"] for row in assumed} <= {"info", "warning"}
+
+
+def test_a_number_of_an_nvswitch_is_in_one_row() -> None:
+    codes = [code for row in load_rules()["sxid"]["rows"] for code in row["codes"]]
+    assert len(codes) == len(set(codes))
+
+
+OOM = (
+    "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=abc,mems_allowed=0-1,oom_memcg=/docker/0123abcd,"
+    "task_memcg=/docker/0123abcd,task=python3,pid=4321,uid=0"
+)
+
+
+def test_the_limit_of_a_container_is_information_and_names_container_and_program() -> None:
+    told = [OOM, "Memory cgroup out of memory: Killed process 4321 (python3) total-vm:9kB, anon-rss:8kB, UID:0"]
+    [check] = [check for check in judged(*told, *told) if check["id"] == "kernel.oom"]
+    assert check["status"] == "pass"
+    assert "2 times, of python3" in str(check["reason"])
+    assert "limit of /docker/0123abcd" in kernel_faults.faults(told)["faults"][0]["message"]
+    host = OOM.replace("CONSTRAINT_MEMCG", "CONSTRAINT_NONE").replace("oom_memcg=/docker/0123abcd,", "global_oom,")
+    [check] = bad(*told, host, "Out of memory: Killed process 99 (dd) total-vm:9kB")
+    assert (check["status"], check["measured"]) == ("warn", 1)
+    assert str(check["reason"]).endswith("of dd")
+
+
+def test_a_file_server_that_answered_later_is_none_that_does_not() -> None:
+    gone, back = "nfs: server filer-1 not responding, still trying", "nfs: server filer-1 OK"
+    assert bad(gone, gone, back) == []
+    assert bad(gone, back, gone)[0]["measured"] == 1
+    assert bad(gone, back.replace("filer-1", "filer-2"))[0]["id"] == "kernel.nfs"
+
+
+def test_what_is_told_twice_is_counted_once() -> None:
+    announced = "pcieport 0000:00:03.1: AER: Uncorrected (Fatal) error received: 0000:3b:00.0"
+    error = "nvidia 0000:3b:00.0: PCIe Bus Error: severity=Uncorrected (Fatal), type=Data Link Layer, (Receiver ID)"
+    assert bad(error, announced)[0]["measured"] == 1
+    assert len(bad(announced, error)) == 1
+    failed = "nvidia 0000:3b:00.0: probe with driver nvidia failed with error -1"
+    [check] = bad(failed, "NVRM: The NVIDIA probe routine failed for 1 device(s).")
+    assert (check["measured"], check["gpu"]) == (1, CARD)
+
+
+def test_the_lines_of_one_sentence_are_its_evidence() -> None:
+    [check] = bad(
+        "NVRM: API mismatch: the client has the version 580.95.05, but",
+        "               NVRM: this kernel module has the version 570.86.10.  Please",
+        "               NVRM: make sure that this kernel module and all NVIDIA driver",
+        "               NVRM: components have the same version.",
+    )
+    assert "580.95.05" in str(check["evidence"])
+    assert "570.86.10" in str(check["evidence"])
+    assert bad("NVRM: API mismatch: the client has the version 1\\x0aNVRM: this kernel module has 2")
+
+
+def test_modules_are_judged_since_the_driver_was_loaded_last() -> None:
+    mismatch = "NVRM: API mismatch: the client has the version 580.95.05, but"
+    failed = "nvidia 0000:3b:00.0: probe with driver nvidia failed with error -1"
+    disk = "EXT4-fs (md0): Remounting filesystem read-only"
+    assert [check["id"] for check in bad(mismatch, disk, BEGINS, LOADED)] == ["kernel.disk"]
+    assert [check["id"] for check in bad(BEGINS, failed, LOADED)] == ["kernel.module"]
+    assert bad(BEGINS, failed, LOADED, BEGINS, LOADED) == []
+    assert bad(BEGINS, LOADED, mismatch)[0]["id"] == "kernel.module"
+
+
+def test_nouveau_is_named_where_it_holds_the_card_that_the_driver_was_not_called_for() -> None:
+    held = "nouveau 0000:3b:00.0: NVIDIA AD102 (192000a1)"
+    not_called = "NVRM: The NVIDIA probe routine was not called for 1 device(s)."
+    assert bad(held, BEGINS, LOADED) == []
+    [check] = bad(held, BEGINS, not_called, LOADED)
+    assert (check["severity"], check["gpu"]) == ("critical", CARD)
+    assert "nouveau" in str(check["reason"])
+
+
+def corrected(count: int, place: str = CARD, **changes: Any) -> list[Check]:
+    """What is wrong where so many corrected errors were counted, in a day or in ``uptime`` seconds."""
+    hardware = log_answer()["hardware"]
+    devices = [{**each, "correctable": count} if each["bus_id"] == place else each for each in hardware["devices"]]
+    devices = [{**each, **{key: changes[key] for key in ("lanes", "speed_gts") if key in changes}} for each in devices]
+    return bad(hardware={**hardware, "devices": devices, "uptime": changes.get("uptime", 86400.0)})
+
+
+def test_corrected_errors_of_pcie_are_held_against_dcgms_limit_a_minute() -> None:
+    assert corrected(32 * 1440) == []
+    [check] = corrected(33 * 1440)
+    assert (check["id"], check["severity"], check["gpu"]) == ("kernel.aer", "warning", CARD)
+    assert (check["measured"], check["expected"], check["unit"]) == (33.0, 32, "errors a minute since the boot")
+    assert corrected(16 * 1440, speed_gts=16.0) == []
+    assert corrected(17 * 1440, speed_gts=16.0)[0]["expected"] == 16
+    assert corrected(17 * 1440, lanes=8)[0]["expected"] == 16
+    assert corrected(17 * 1440, lanes=None, speed_gts=None)
+    assert corrected(33, uptime=10.0)[0]["measured"] == 33, "less than a minute counts as one"
+    bridge = corrected(33 * 1440, "00000000:3A:00.0")[0]
+    assert bridge["gpu"] is None
+    assert "the bridge 00000000:3A:00.0" in str(bridge["reason"])
+
+
+def test_corrected_errors_that_are_borne_are_told() -> None:
+    line = "pcieport 0000:3a:00.0: PCIe Bus Error: severity=Corrected, type=Physical Layer, (Receiver ID)"
+    [check] = [check for check in judged(line, line.replace("Corrected", "Correctable")) if check["id"] == "kernel.aer"]
+    assert check["status"] == "pass"
+    assert "2 corrected errors of PCIe in 1440 minutes, of the bridge 00000000:3A:00.0" in str(check["reason"])
+    assert bad(*[line] * 40, hardware={**log_answer()["hardware"], "uptime": 60.0})
+
+
+def counted(**counts: int | None) -> list[Check]:
+    """The check of PCIe where these counts are the card's."""
+    hardware = log_answer()["hardware"]
+    devices = [{**each, **counts} if each["role"] == "card" else each for each in hardware["devices"]]
+    return [check for check in judged(hardware={**hardware, "devices": devices}) if check["id"] == "kernel.aer"]
+
+
+def test_what_the_kernel_counts_fails_without_a_line_in_the_log() -> None:
+    [check] = counted(fatal=1)
+    assert (check["status"], check["severity"], check["measured"], check["gpu"]) == ("fail", "critical", 1, CARD)
+    [check] = counted(nonfatal=3)
+    assert (check["status"], check["measured"]) == ("warn", 3)
+    assert [check["severity"] for check in counted(nonfatal=3, fatal=1)] == ["critical", "warning"]
+
+
+def test_where_the_kernel_counts_nothing_of_pcie_nothing_is_said() -> None:
+    hardware = log_answer()["hardware"]
+    none = [{**each, "correctable": None, "nonfatal": None, "fatal": None} for each in hardware["devices"]]
+    for devices in (none, []):
+        found = judged(hardware={**hardware, "devices": devices})
+        assert [check["status"] for check in found if check["id"] == "kernel.aer"] == ["skip"]
+    line = "nvidia 0000:3b:00.0: PCIe Bus Error: severity=Uncorrected (Fatal), type=Data Link Layer, (Receiver ID)"
+    assert bad(line, hardware={**hardware, "devices": none})[0]["gpu"] == CARD
+    unread = {**hardware, "devices_unread": "/sys/bus/pci/devices could not be listed: Permission denied"}
+    assert [(check["id"], check["status"]) for check in bad(hardware=unread)] == [("kernel.aer", "incomplete")]
+    assert [check["status"] for check in bad(hardware={**hardware, "uptime": None})] == ["incomplete"]
+
+
+def memory(**counts: int | None) -> list[Check]:
+    controller = {"controller": "mc0", "corrected": 0, "uncorrected": 0, **counts}
+    found = judged(hardware={**log_answer()["hardware"], "memory": [controller]})
+    return [check for check in found if check["id"] == "kernel.mce"]
+
+
+def test_errors_of_the_memory_are_judged_as_edac_counts_them() -> None:
+    [check] = memory(uncorrected=2)
+    assert (check["status"], check["severity"], check["measured"]) == ("fail", "critical", 2)
+    [check] = memory(corrected=7)
+    assert check["status"] == "pass"
+    assert "7 times, of MC0" in str(check["reason"])
+    assert memory(uncorrected=None)[0]["status"] == "incomplete"
+    hardware = log_answer()["hardware"]
+    line = "EDAC MC0: 1 UE memory read error on DIMM_A1 (channel:1 slot:0)"
+    one = [{"controller": "mc0", "corrected": 0, "uncorrected": 3}]
+    [check] = bad(line, hardware={**hardware, "memory": one})
+    assert (check["measured"], check["evidence"]) == (3, line)
+    assert bad(hardware={**hardware, "memory_unread": "…/mc0/ue_count could not be read"})[0]["status"] == "incomplete"
+    assert bad(hardware={**hardware, "memory": []}) == []
+
+
+def test_notes_are_told_in_the_check_that_passes() -> None:
+    told = "mce: [Hardware Error]: Machine check events logged"
+    [check] = [check for check in judged(told, told, since_boot=False) if check["id"] == "kernel.mce"]
+    assert check["status"] == "pass"
+    assert "2 times" in str(check["reason"])
+    assert "does not go back to the boot" in str(check["reason"])
+    for each in ("{1}[Hardware Error]: event severity: corrected", "EDAC MC0: 1 CE memory read error on DIMM_A1"):
+        assert bad(each) == []
+
+
+def test_an_nvswitch_is_judged_by_its_rows_and_its_registers_are_no_errors() -> None:
+    switch = "[1.0] nvidia-nvswitch3: SXid (PCI:0000:05:00.0): {}"
+    fatal = switch.format("20034, Fatal, Link 30 LTSSM Fault Up")
+    rest = switch.format("20034, Severity 1 Engine instance 30 Sub-engine instance 00")
+    data = switch.format("20034, Data {0x30000000, 0x30000000}")
+    light = switch.format("12028, Non-fatal, Link 61 egress non-posted PRIV error (First)")
+    worse, better = bad(light, fatal, rest, data, fatal)
+    assert (worse["status"], worse["measured"], worse["gpu"]) == ("fail", 2, "00000000:05:00.0")
+    assert worse["reason"] == "SXid 20034: a fatal error of a port of the switch"
+    assert better["status"] == "warn"
+    # A node that watches itself by older settings knows no rows.
+    seen: Any = {**log_answer(), **kernel_log.events([fatal, light])}
+    generic = kernel_log_judge.judge(seen, {"xid": [], "sxid": []})
+    assert [(check["id"], check["status"]) for check in generic] == [
+        ("kernel.xid", "pass"),
+        ("kernel.sxid", "fail"),
+        ("kernel.sxid", "warn"),
+    ]
+
+
+def test_where_there_is_no_nvswitch_none_is_judged() -> None:
+    [check] = [check for check in judged() if check["id"] == "kernel.sxid"]
+    assert check["status"] == "skip"
+    hardware = log_answer()["hardware"]
+    switch = {**hardware["devices"][0], "role": "switch", "bus_id": "00000000:05:00.0"}
+    [check] = [check for check in judged(hardware={**hardware, "devices": [switch]}) if check["id"] == "kernel.sxid"]
+    assert check["status"] == "pass"
+
+
+def test_a_log_that_cannot_be_read_leaves_every_check_incomplete_and_an_empty_one_says_nothing() -> None:
+    found = judged(why="dmesg: read kernel buffer failed: Operation not permitted", lines=0)
+    assert len(found) == 2 + len(kernel_faults_judge.CHECKS)
+    assert {check["status"] for check in found} == {"incomplete"}
+    assert {check["status"] for check in judged(lines=0)} == {"skip"}
+
+
+def test_faults_in_masses_are_told_within_bounds_and_hide_nothing() -> None:
+    many = [f"Out of memory: Killed process 1 (prog{number}) x" for number in range(300)]
+    assert kernel_faults.faults(many)["more_faults"] == 100
+    found = bad(*many)
+    assert len([check for check in found if check["id"] == "kernel.oom"]) == kernel_log_judge.MOST_CHECKS
+    assert "160 errors more" in str([check for check in found if check["id"] == "kernel.oom"][-1]["reason"])
+    assert {check["status"] for check in found if check["id"] == "kernel.disk"} == {"incomplete"}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Out of memory: Killed process 1 (a\x1b[2J) x",
+        "INFO: task " + "x" * 5000 + ":1 blocked for more than 120 seconds.",
+        "nfs: server " + "y" * 255 + " not responding",
+        "Memory cgroup out of memory: Killed process 99999999999999 (python3) x",
+        "EDAC MC99999999: 1 UE memory read error",
+        "python3[1]: Out of memory: Killed process 1 (init)",
+        "NVRM: Xid (PCI:0000:3b:00): 31, pid=7, name=soft lockup, Ch 8 BUG: soft lockup - CPU#1 stuck for 9s! [x:1]",
+    ],
+)
+def test_strange_lines_neither_break_nor_deceive(line: str) -> None:
+    for check in judged(line):
+        assert check["id"] != "kernel.lockup" or check["status"] == "pass"
+        assert "\x1b" not in json.dumps(check, ensure_ascii=False)
+    if line.startswith("python3"):
+        assert bad(line) == []
+
+
+SLOW = [
+    "x" * 2000,
+    "[" * 2000,
+    "nvme nvme0: I/O " * 120,
+    "NVRM: " * 300,
+    "a: " * 600,
+    "EXT4-fs (" * 200,
+    "0000:3b:00.0 " * 150,
+    "INFO: task " + "a:1 " * 480,
+    "nvidia-uvm: " + "Encountered a global " * 90,
+    "oom-kill:constraint=" + "oom_memcg=," * 170,
+    "[12.3] " + "nvidia 0000:3b:00.0: PCIe Bus Error: " * 50,
+    "Out of memory: Killed process 1 " + "(" * 1900,
+    "md/raid" + "x" * 1900,
+]
+
+
+def test_a_log_of_megabytes_is_read_within_a_second() -> None:
+    for line in SLOW:
+        started = time.process_time()
+        kernel_faults.faults([line] * 20_000)
+        assert time.process_time() - started < 1, line[:20]
+
+
+def test_the_real_logs_are_read(samples: Callable[[str], list[Path]]) -> None:
+    found = {}
+    for path in samples("dmesg"):
+        told = kernel_faults.faults(path.read_text(errors="replace").split("\n"))["faults"]
+        found[path.name] = {fault["name"] for fault in told}
+    for name in ("440_vs_390", "535.247", "dmesgT_535"):
+        assert found[f"api_mismatch_{name}.log"] == {"api_mismatch"}
+    assert found["requires_open_modules_rtxpro4500.log"] == {"needs_open_modules"}
+    assert "oom_host" in found["gpud_dmesg_memory_iso.log"]
+    for name in ("gpud_dmesg_peermem.log", "gpud_kmsg_2_peermem.log", "gpud_dmesg_time_iso.log"):
+        assert found[name] == {"peermem_context"}
+    quiet = ("gpud_kmsg_1.log", "gpud_dmesg_xid119.log", "imbue_mlx5_limited.log", "misc_real_lines.log")
+    assert [found[name] for name in quiet] == [set()] * len(quiet)
