@@ -30,6 +30,8 @@ _BOOTED = "Linux version "
 #: The driver says that it is loaded after it has looked at each card; before that it says that its part for NVLink begins.
 LOADED = "NVRM: loading NVIDIA UNIX"
 BEGINS = "Nvlink Core is being initialized"
+# Seconds since the boot, as dmesg and the journal both write them.
+_TIME = re.compile(r"\[ {0,8}([0-9]{1,12}\.[0-9]{1,6})\]")
 _PLACE = r"(?:PCI:)?(?:([0-9A-Fa-f]{4,8}):)?([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})(?:\.([0-7]))?"
 # "NVRM: Xid (PCI:0000:01:00 GPU-I:05): 94, pid=7194, Contained: CE User Channel (0x9). RST: No, D-RST: No"
 _XID = re.compile(r"NVRM: Xid \(" + _PLACE + r"[^()]{0,40}\): ([0-9]{1,6})\b,?\s*(.*)")
@@ -76,8 +78,7 @@ def read(call: Callable[..., Result] = run, *, since_boot: bool = False) -> Log:
     lines, why = _lines(call(list(_DMESG), timeout=_SECONDS))
     if not far_enough(lines):
         journal, _without = _lines(call(_journal(0), timeout=_SECONDS))
-        if far_enough(journal) or len(journal) > len(lines):
-            lines = journal
+        lines = _joined(journal, lines)
     return Log(lines, _whole(lines), None if lines else why)
 
 
@@ -114,6 +115,21 @@ def _journal(boot: int) -> List[str]:
         *("journalctl", "--dmesg", f"--boot={boot}", "--no-pager", "--quiet", "--output=short-monotonic"),
         f"--lines={MOST_LINES}",
     ]
+
+
+def _joined(journal: List[str], lines: List[str]) -> List[str]:
+    """What the journal has of the time before dmesg's first line, then dmesg's: a journal that stopped lacks the newest lines."""
+    begin = next((each for each in map(_TIME.match, lines) if each), None)
+    if begin is None:
+        # A kernel that writes no times (printk.time=0).
+        return journal if len(journal) > len(lines) else lines
+    older: List[str] = []
+    for line in journal:
+        time_of = _TIME.match(line)
+        if time_of and float(time_of[1]) >= float(begin[1]):
+            break
+        older.append(line)
+    return older + lines
 
 
 def _lines(answer: Result) -> Tuple[List[str], Optional[str]]:

@@ -272,6 +272,19 @@ def test_the_journal_is_asked_only_where_the_ring_of_the_kernel_has_lost_the_boo
     assert not kernel_log.read(Node("[900.0] usb\n", None)).whole
 
 
+def test_the_journal_adds_what_came_before_the_ring_and_takes_nothing_from_it() -> None:
+    ring = f"[900.5] usb\n       goes on\n[950.0] {OFF}\n"
+    journal = f"[0.0] node7 kernel: Linux version 6.8\n[5.0] node7 kernel: {HANG}\n[900.5] node7 kernel: usb\n"
+    found = kernel_log.read(Node(ring, journal)).lines
+    assert [line for line in found if "usb" in line] == ["[900.5] usb"], "a line of both is there once"
+    assert {event["code"] for event in kernel_log.events(found)["events"]} == {79, 119}
+    stopped = "[0.0] node7 kernel: Linux version 6.8\n" * 500
+    assert OFF in kernel_log.read(Node(ring, stopped)).lines[-1], "the newest line although the journal has more lines"
+    untimed = Node("usb\n", f"Linux version 6.8\n{HANG}\n")
+    assert kernel_log.read(untimed).lines == ["Linux version 6.8", HANG]
+    assert kernel_log.read(Node("usb\n", "")).lines == ["usb"]
+
+
 def test_who_may_not_read_the_log_is_told_so() -> None:
     assert kernel_log.read(Node(None, None)).why == "Operation not permitted"
     assert kernel_log.read(Node(None, "")).why == "Operation not permitted"

@@ -129,5 +129,6 @@ def _lsmod() -> int:
 
 def _dmesg() -> int:
     path = node.VIEW / "kernel.log"
+    print("[    0.000000] Linux version of a simulated machine")
     print(path.read_text() if path.exists() else "", end="")
     return 0
