@@ -123,6 +123,8 @@ def test_what_ends_with_the_hardware_is_not_over(tmp_path: Path) -> None:
     [check] = judged(tmp_path, [], [OFF], [], [OFF])
     assert (check["status"], check["severity"], check["action"]) == ("fail", "fatal", "check_hardware")
     assert "in boots -1, -3" in str(check["reason"])
+    [check] = judged(tmp_path, [], [HANG], [HANG], [HANG])
+    assert (check["status"], check["severity"], check["action"]) == ("warn", "warning", "check_hardware")
     other = OFF.replace("3b:00", "5e:00")
     assert {check["status"] for check in judged(tmp_path, [], [OFF], [other])} == {"warn"}, "two cards, each once"
 

@@ -409,6 +409,10 @@ def test_the_limit_of_a_container_is_information_and_names_container_and_program
     [check] = bad(*told, host, "Out of memory: Killed process 99 (dd) total-vm:9kB")
     assert (check["status"], check["measured"]) == ("warn", 1)
     assert str(check["reason"]).endswith("of dd")
+    later = kernel_faults.faults([*told, host, told[1]])["faults"][0]
+    assert (later["count"], "limit of" in later["message"]) == (2, False), (
+        "the container of another kill is not this one's"
+    )
 
 
 def test_a_file_server_that_answered_later_is_none_that_does_not() -> None:
