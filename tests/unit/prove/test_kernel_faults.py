@@ -636,11 +636,11 @@ SLOW = [
 ]
 
 
-def test_a_log_of_megabytes_is_read_within_a_second() -> None:
-    for line in SLOW:
-        started = time.process_time()
-        kernel_faults.faults([line] * 20_000)
-        assert time.process_time() - started < 1, line[:20]
+@pytest.mark.parametrize("line", SLOW, ids=lambda line: line[:20])
+def test_ten_megabytes_are_read_within_half_a_second(line: str) -> None:
+    started = time.process_time()
+    kernel_faults.faults([line] * 5_000)
+    assert time.process_time() - started < 0.5
 
 
 def test_the_real_logs_are_read(samples: Callable[[str], list[Path]]) -> None:
