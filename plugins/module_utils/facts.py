@@ -1017,7 +1017,7 @@ _Disk = TypedDict(
         "size_bytes": "int | None",
         # Free space (bytes)
         "free_bytes": "int | None",
-        # Kind of disk (nvme, ssd, hdd, network, virtual)
+        # Class of the disk: usb, mmc, hdd, network, virtual, raid, ssd, md, nvme, nvme3, nvme4, nvme5, memory
         "class": "str | None",
         # Whether it is mounted read-only
         "read_only": "bool",

@@ -8,8 +8,10 @@ module: fio
 short_description: Measure storage with fio and judge it
 version_added: "0.1.0"
 description:
-  - Runs fio in a private directory below O(directory), judges what it measured against the class of the disk and removes
-    every file again, also when it is interrupted.
+  - Runs fio in a private directory below O(directory), judges what it measured against what the disk has to deliver and
+    removes every file again, also when it is interrupted.
+  - Which disk that is, is read from C(/proc) and C(/sys) through all layers (file system, LVM, dm-crypt, RAID, multipath).
+    Floors are low and a missed one is a warning; what a network, a cloud or a RAID controller gives is told and not judged.
   - A device is never touched, C(/dev) and links into it are refused, and nothing is started that would leave less than a
     tenth of the file system free.
   - A slow disk is no failure of the module; read the returned checks. A missing C(fio) is an incomplete check.
@@ -23,9 +25,11 @@ options:
       - What to run. V(quick) reads sequentially and at random for three seconds each from 256 MiB.
       - V(guide-randread), also named V(randread), is the deep-learning guides' line, C(rw=randread bs=4k ioengine=libaio
         iodepth=32 numjobs=4 direct=1 size=10G runtime=60).
-      - V(seqread), V(seqwrite) and V(randread_128k) stand for loading data, writing checkpoints and reading shards.
+      - V(seqread) and V(seqwrite) read and write in order, V(sequential) does both.
+      - V(shards) reads 128 KiB at random in several files at once, as workers of a data loader do.
+      - V(checkpoint) writes one file in order with C(fsync) at the end, and reads one back.
     type: str
-    choices: [quick, guide-randread, randread, randread_128k, seqread, seqwrite]
+    choices: [checkpoint, guide-randread, quick, randread, seqread, seqwrite, sequential, shards]
     default: quick
   size:
     description: Size of each job's file, such as V(10G), by 1,024. Without it the profile or the free space decides.
@@ -50,18 +54,18 @@ options:
     description: Seconds after which fio is killed. Computed from size and run time when not given.
     type: int
   disk_class:
-    description: The class whose floors apply. V(auto) reads it from C(/sys).
+    description: The class whose floors apply. V(auto) finds the disks behind O(directory) and makes the floors of them.
     type: str
     choices: [auto, hdd, ssd, nvme, nvme3, nvme4, nvme5, md, network, virtual]
     default: auto
   expected_read_mb:
-    description: Floor for sequential reads in MB/s, in place of the class's.
+    description: Floor for reads of 128 KiB and more in MB/s, in place of the disk's.
     type: float
   expected_write_mb:
-    description: Floor for sequential writes in MB/s, in place of the class's.
+    description: Floor for writes in MB/s, in place of the disk's.
     type: float
   expected_iops:
-    description: Floor for random reads in operations a second, in place of the class's.
+    description: Floor for random reads of 4 KiB in operations a second, in place of the disk's.
     type: float
 extends_documentation_fragment:
   - gpuwright.node.gate
@@ -82,6 +86,16 @@ EXAMPLES = r"""
   gpuwright.node.fio:
     directory: /data
     profile: guide-randread
+
+- name: Measure how long a checkpoint takes
+  gpuwright.node.fio:
+    directory: /checkpoints
+    profile: checkpoint
+  register: measured
+
+- name: Say it in words
+  ansible.builtin.debug:
+    msg: "{{ measured.disk.words }}: {{ measured.meaning }}"
 """
 
 RETURN = r"""
@@ -101,10 +115,25 @@ clat_ns:
   type: dict
   sample: {"min": 51000, "mean": 310000, "max": 9100000, "stddev": 44000, "percentiles": {"50": 305000, "99": 620000}}
 disk_class:
-  description: The class whose floors were used.
+  description: The class of the disk, given or found; none where it is not known.
   returned: always
   type: str
   sample: nvme4
+disk:
+  description: What stands behind the directory, the floors of its disks and where they come from.
+  returned: always
+  type: dict
+  sample:
+    words: ext4 on LVM on dm-crypt on NVMe PCIe 4.0 x4 (Example 960)
+    layers: [NVMe PCIe 4.0 x4 (Example 960), dm-crypt, LVM, ext4]
+    devices: [{"name": "nvme0n1", "class": "nvme4", "model": "Example 960", "link": "PCIe 4.0 x4"}]
+    floors: {"seqread": 1250000000, "randread": 100000, "seqwrite": 500000000}
+    floors_from: assumed
+meaning:
+  description: What the figures mean for the workers of a data loader and for checkpoints.
+  returned: when something was measured past the page cache
+  type: str
+  sample: "At 2,000 MB/s a checkpoint of a model with its optimizer is written: one of 8B (105 GB) in 52 s"
 parts:
   description: For each part what was run and what was measured.
   returned: always
@@ -129,11 +158,18 @@ from typing import TYPE_CHECKING, Dict, List, Literal, Optional, Sequence, Tuple
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import block, checks, run
-from ansible_collections.gpuwright.node.plugins.module_utils.measure import fio_bench, fio_json
+from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, run
+from ansible_collections.gpuwright.node.plugins.module_utils.measure import (
+    disk_class,
+    disk_floors,
+    fio_bench,
+    fio_json,
+    fio_meaning,
+)
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
+    from ansible_collections.gpuwright.node.plugins.module_utils.measure.disk_class import Layer
 
 NUMBERS: Tuple[Literal["runtime", "ramp", "numjobs", "iodepth"], ...] = ("runtime", "ramp", "numjobs", "iodepth")
 # What keeps a program from being started, and what a person does.
@@ -161,6 +197,8 @@ NOT_STARTED: Dict[Optional[int], Dict[str, str]] = {
 }
 # These keep files in memory, or answer direct reads from it.
 CACHED = ("tmpfs", "ramfs", "zfs")
+# Of what stands behind a directory so much is told: disks, and characters of a text.
+MOST_DEVICES, MOST_CHARACTERS = 100, 2000
 
 
 def main() -> None:
@@ -215,8 +253,25 @@ class Options(TypedDict):
     expected_iops: Optional[float]
 
 
+Device = TypedDict(
+    "Device", {"name": Optional[str], "class": Optional[str], "model": Optional[str], "link": Optional[str]}
+)
+"""A disk: what the kernel calls it, its class, model and link of PCI Express."""
+
+
+class Disk(TypedDict):
+    """What stands behind the directory: in words, its layers with the lowest first, its disks, their floors and where these come from."""
+
+    words: str
+    layers: List[str]
+    devices: List[Device]
+    floors: Dict[str, float]
+    floors_from: str
+
+
 class _Answer(TypedDict):
     disk_class: Optional[str]
+    disk: Disk
     parts: Dict[str, fio_bench.Measured]
     checks: List[Check]
 
@@ -227,14 +282,22 @@ class Answer(_Answer, total=False):
     iops: float
     clat_ns: fio_json.Latency
     bw_bytes: float
+    meaning: str
 
 
 def prove(params: Options, check_mode: bool) -> Answer:
     """All checks of one call, and the numbers behind them."""
     directory = fio_bench.safe_directory(params["directory"])
     parts = wanted_parts(params)
-    disk_class = block.disk_class(directory) if params["disk_class"] == "auto" else params["disk_class"]
-    result: Answer = {"disk_class": disk_class, "parts": {}, "checks": []}
+    layer = disk_class.behind(directory)
+    given = None if params["disk_class"] == "auto" else params["disk_class"]
+    limits = disk_floors.of_layers(layer) if given is None else disk_floors.of_class(given)
+    result: Answer = {
+        "disk_class": given or disk_class.class_of(layer),
+        "disk": told(layer, limits),
+        "parts": {},
+        "checks": [],
+    }
     if check_mode:
         result["checks"].append(checks.skipped("fio.runs", "nothing is measured in check mode", "warning"))
         return result
@@ -247,10 +310,34 @@ def prove(params: Options, check_mode: bool) -> Answer:
         result["checks"].append(refusal)
         return result
     try:
-        measure(params, directory, sized, engines, disk_class, result)
+        measure(params, directory, sized, engines, limits, result)
+        result["checks"] += disk_floors.judge(layer, given)
     except OSError as error:
         result["checks"].append(unusable_directory(directory, error))
+    meanings = [str(part["meaning"]) for part in result["parts"].values() if part.get("meaning")]
+    if meanings:
+        result["meaning"] = ". ".join(meanings)
     return result
+
+
+def told(layer: Layer, limits: disk_floors.Limits) -> Disk:
+    """What stands behind the directory, for the answer."""
+    devices: List[Device] = [
+        {
+            "name": disk.name,
+            "class": disk.disk_class,
+            "model": disk.model,
+            "link": str(disk.link) if disk.link else None,
+        }
+        for disk in disk_class.disks_of(layer)[:MOST_DEVICES]
+    ]
+    return {
+        "words": disk_class.words(layer)[:MOST_CHARACTERS],
+        "layers": [name[:MOST_CHARACTERS] for name in disk_class.names(layer)[:MOST_DEVICES]],
+        "devices": devices,
+        "floors": dict(limits.limits),
+        "floors_from": limits.source[:MOST_CHARACTERS],
+    }
 
 
 def wanted_parts(params: Options) -> List[fio_bench.Part]:
@@ -277,11 +364,11 @@ def measure(
     directory: str,
     parts: Sequence[fio_bench.Part],
     engines: Sequence[str],
-    disk_class: Optional[str],
+    limits: disk_floors.Limits,
     result: Answer,
 ) -> None:
     """Run the parts and put their numbers and checks into ``result``."""
-    kind, _point = block.file_system_of(directory)
+    kind = disk_class.file_system_of(directory)
     for part, ran in fio_bench.measure(params["executable"], directory, parts, engines, params["timeout"]):
         document, outcome = ran.pop("document"), ran
         buffered = not outcome["direct"] or kind in CACHED
@@ -300,33 +387,45 @@ def measure(
             if side:
                 outcome = {**outcome, **side}
             outcome["version"] = document["version"]
-            result["checks"] += fio_json.judge(
+            found = fio_json.judge(
                 part.name,
                 document,
-                disk_class,
-                part.runtime,
+                limits,
+                None if part.once else part.runtime,
                 floor_of(params, part.name),
                 buffered,
                 outcome["passed_over"],
             )
+            if side and not buffered:
+                meaning = fio_meaning.sentence(part.name, side["bw_bytes"], side["iops"], part.numjobs)
+                outcome["meaning"] = meaning
+                found = [explained(check, meaning) for check in found]
+            result["checks"] += found
             put_on_top(result, part, side)
         result["parts"][part.name] = outcome
 
 
+def explained(check: Check, meaning: Optional[str]) -> Check:
+    """A check that passed, with what its figures mean."""
+    if check["status"] == "pass":
+        check["reason"] = ". ".join(each for each in (check["reason"], meaning) if each) or None
+    return check
+
+
 def floor_of(params: Options, part: str) -> Optional[float]:
     """What the caller wants of a part, in the unit that it is judged in."""
-    megabytes = {"seqread": params["expected_read_mb"], "seqwrite": params["expected_write_mb"]}
-    if part in megabytes:
-        wanted = megabytes[part]
-        return None if wanted is None else wanted * fio_json.MB
-    return params["expected_iops"]
+    figure = fio_json.FIGURES[part]
+    if figure.what == "iops":
+        return params["expected_iops"]
+    wanted = params["expected_read_mb"] if figure.side == "read" else params["expected_write_mb"]
+    return None if wanted is None else wanted * disk_floors.MB
 
 
 def put_on_top(result: Answer, part: fio_bench.Part, side: Optional[fio_json.Measurement]) -> None:
     """The numbers people ask for first: operations of the random part, bandwidth of the sequential one."""
     if side is None:
         return
-    random = part.name.startswith("randread")
+    random = part.rw == "randread"
     if random or "iops" not in result:
         result["iops"], result["clat_ns"] = side["iops"], side["clat_ns"]
     if not random or "bw_bytes" not in result:

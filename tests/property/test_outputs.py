@@ -23,11 +23,12 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import block, checks, mig_layout, redact, run
+from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, mig_layout, redact, run
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.measure import containers as containers_measured
 from ansible_collections.gpuwright.node.plugins.module_utils.measure import (
     dcgm_diag_judge,
+    disk_class,
     fio_json,
     framework,
     framework_load,
@@ -47,7 +48,6 @@ from ansible_collections.gpuwright.node.plugins.module_utils.observe import (
     container_images,
     containers,
     cuda,
-    disks,
     dkms,
     driver,
     firewall,
@@ -329,7 +329,8 @@ def _build(text: str) -> Any:
 
 
 def _mounts(text: str) -> Any:
-    return disks.parse_mountinfo(text), block.file_system_of("/mnt/my data/x", text)
+    mounts = disk_class.parse_mountinfo(text)
+    return mounts, disk_class.mount_of(mounts, "/mnt/my data/x")
 
 
 def _apt_sources(text: str) -> Any:

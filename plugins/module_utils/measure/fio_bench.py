@@ -39,7 +39,11 @@ class Refused(Exception):
 
 
 class Part(NamedTuple):
-    """One run of fio. ``size`` is a job's, in bytes; ``None`` lets the free space decide."""
+    """One run of fio. ``size`` is a job's, in bytes; ``None`` lets the free space decide.
+
+    ``once``: the files are written or read one time, and ``runtime`` is only the end of it. ``synced``: what was written is on the disk
+    before the clock stops.
+    """
 
     name: str
     rw: str
@@ -49,17 +53,27 @@ class Part(NamedTuple):
     size: Optional[int]
     runtime: int
     ramp: int
+    once: bool = False
+    synced: bool = False
 
 
 # The guides' line, word for word: --rw=randread --bs=4k --ioengine=libaio --iodepth=32 --numjobs=4 --direct=1 --size=10G
-# --runtime=60. The rest is sequential reading (loading data), writing (checkpoints) and reading shards of a data set.
+# --runtime=60. The rest is reading and writing in order, several workers of a data loader that read shards of a data set, and a checkpoint
+# that is written as MLPerf Storage has it (with fsync, github.com/mlcommons/storage Submission_guidelines.md 2.2.2) and read back.
 _GUIDE = Part("randread", "randread", "4k", 32, 4, 10 * GIB, 60, 0)
+_SEQREAD = Part("seqread", "read", "1M", 32, 4, None, 30, 5)
+_SEQWRITE = Part("seqwrite", "write", "1M", 32, 1, None, 30, 5)
 PROFILES: Dict[str, Tuple[Part, ...]] = {
     "guide-randread": (_GUIDE,),
     "randread": (_GUIDE,),
-    "randread_128k": (Part("randread_128k", "randread", "128k", 16, 8, None, 30, 5),),
-    "seqread": (Part("seqread", "read", "1M", 32, 4, None, 30, 5),),
-    "seqwrite": (Part("seqwrite", "write", "1M", 32, 1, None, 30, 5),),
+    "seqread": (_SEQREAD,),
+    "seqwrite": (_SEQWRITE,),
+    "sequential": (_SEQREAD, _SEQWRITE),
+    "shards": (Part("shards", "randread", "128k", 16, 8, None, 30, 5),),
+    "checkpoint": (
+        Part("checkpoint_write", "write", "1M", 32, 1, None, 120, 0, once=True, synced=True),
+        Part("checkpoint_read", "read", "1M", 32, 1, None, 120, 0, once=True),
+    ),
     # For a proof within seconds: it catches a broken or wrongly attached disk and ranks nothing.
     "quick": (
         Part("seqread", "read", "1M", 32, 1, 256 * MIB, 3, 0),
@@ -209,7 +223,8 @@ def command(executable: str, part: Part, engine: str, direct: bool) -> List[str]
         f"--size={size}",
         f"--runtime={part.runtime}",
         f"--ramp_time={part.ramp}",
-        "--time_based",
+        *([] if part.once else ["--time_based"]),
+        *(["--end_fsync=1"] if part.synced else []),
         "--group_reporting",
         "--unlink=1",
         "--eta=never",
@@ -296,6 +311,7 @@ class Measured(TypedDict, total=False):
     total_ios: float
     runtime_ms: float
     clat_ns: fio_json.Latency
+    meaning: Optional[str]
 
 
 def measure(

@@ -1,6 +1,6 @@
 # Copyright: gpuwright contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Read fio's JSON, 2.x and 3.x, and judge it against the class of the disk.
+"""Read fio's JSON, 2.x and 3.x, and judge it against what the disk has to deliver.
 
 fio 2.x counts latency in microseconds and bytes in KiB, 3.x in nanoseconds and bytes; the keys decide, not the version
 text (``fio-3.36-103-gb140f-dirty`` is one). fio's exit status alone is no judgement: an interrupted run ends with error 0
@@ -16,9 +16,23 @@ import json
 import math
 import os
 import re
-from typing import TYPE_CHECKING, Dict, List, Mapping, Optional, Sequence, Tuple, TypedDict, cast
+from typing import (
+    TYPE_CHECKING,
+    Dict,
+    List,
+    Literal,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+    TypedDict,
+    Union,
+    cast,
+)
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
+from ansible_collections.gpuwright.node.plugins.module_utils.measure import disk_floors
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
@@ -473,22 +487,22 @@ def _error(job: str, value: object) -> JobError:
 # Judging
 # --------------------------------------------------------------------------------------------------------------------
 
-MB = 1_000_000
 
-# What a disk of its class delivers at the least when it is healthy and attached as it should be: low on purpose, since
-# drives of one family differ by a factor of three. Own values, after the spread that OCI publishes for its NVMe drives.
-# "nominal" is what the class promises for sequential reads: SATA SSD 500, NVMe 3,500, PCIe 4 NVMe 7,000 MB/s.
-CLASSES: Dict[str, Dict[str, float]] = {
-    "hdd": {"seqread": 100 * MB, "seqwrite": 80 * MB},
-    "ssd": {"seqread": 400 * MB, "randread": 50_000, "seqwrite": 300 * MB, "nominal": 500 * MB},
-    "nvme": {"seqread": 2_500 * MB, "randread": 300_000, "seqwrite": 1_000 * MB, "nominal": 3_500 * MB},
-    "nvme3": {"seqread": 2_500 * MB, "randread": 300_000, "seqwrite": 1_000 * MB, "nominal": 3_500 * MB},
-    "nvme4": {"seqread": 5_000 * MB, "randread": 500_000, "seqwrite": 2_000 * MB, "nominal": 7_000 * MB},
-    "nvme5": {"seqread": 10_000 * MB, "randread": 1_000_000, "seqwrite": 4_000 * MB},
-    "md": {},
-    "network": {},
-    "virtual": {},
-    "memory": {},
+class Figure(NamedTuple):
+    """What is judged of a part: which side of it, which of its figures, and whose floor it is held against, None where it has none."""
+
+    side: Literal["read", "write"]
+    what: Literal["bw_bytes", "iops"]
+    floor: Optional[Literal["seqread", "randread", "seqwrite"]]
+
+
+FIGURES: Dict[str, Figure] = {
+    "seqread": Figure("read", "bw_bytes", "seqread"),
+    "randread": Figure("read", "iops", "randread"),
+    "seqwrite": Figure("write", "bw_bytes", "seqwrite"),
+    "shards": Figure("read", "bw_bytes", None),
+    "checkpoint_write": Figure("write", "bw_bytes", "seqwrite"),
+    "checkpoint_read": Figure("read", "bw_bytes", "seqread"),
 }
 
 # Below this share of the wanted time the run was cut short, whatever its exit status says.
@@ -542,10 +556,9 @@ OUTCOMES: Dict[int, Dict[str, str]] = {
 }
 
 
-def expected_of(part: str, disk_class: Optional[str], floor: Optional[float] = None) -> Dict[str, float]:
-    """What a measurement is held against: ``floor`` (wished, else of the class) and ``nominal`` of the class."""
-    limits = CLASSES.get(disk_class or "", {})
-    own = floor if floor is not None else limits.get(part)
+def expected_of(part: str, limits: Mapping[str, float], floor: Optional[float] = None) -> Dict[str, float]:
+    """What a measurement is held against: ``floor`` (wished, else of the disk) and ``nominal`` of the disk."""
+    own = floor if floor is not None else limits.get(FIGURES[part].floor or "")
     result = {} if own is None else {"floor": own}
     if part == "seqread" and "nominal" in limits:
         result["nominal"] = limits["nominal"]
@@ -554,28 +567,28 @@ def expected_of(part: str, disk_class: Optional[str], floor: Optional[float] = N
 
 def side_of(part: str, document: Document) -> Optional[Measurement]:
     """The direction of a document that a part is about."""
-    return document["write"] if part == "seqwrite" else document["read"]
+    return document[FIGURES[part].side]
 
 
 def judge(
     part: str,
     document: Document,
-    disk_class: Optional[str],
+    disk: Union[str, disk_floors.Limits, None],
     wanted_seconds: Optional[float] = None,
     floor: Optional[float] = None,
     buffered: bool = False,
     passed_over: Sequence[str] = (),
 ) -> List[Check]:
-    """The check ``fio.<part>``, and ``fio.latency`` for random parts.
+    """The check ``fio.<part>``.
 
     A faster disk is never a fault. A missed floor is a warning; an error of the disk is a failure.
 
     Args:
-        part: seqread, randread, randread_128k or seqwrite.
+        part: a key of :data:`FIGURES`.
         document: of :func:`parse`.
-        disk_class: a key of :data:`CLASSES`; ``None`` when it is not known.
+        disk: what the disk has to deliver, or its class; ``None`` when that is not known.
         wanted_seconds: the run time that was asked for, ``None`` when the size ends the run.
-        floor: bytes a second, for random parts operations a second, that the inventory wants instead of the class's.
+        floor: bytes or operations a second, as the part is judged, that the inventory wants instead of the disk's.
         buffered: the page cache was measured, not the disk.
         passed_over: the faster I/O engines that could not be used, each with its reason.
     """
@@ -583,29 +596,29 @@ def judge(
     unusable = _unusable(check_id, part, document, wanted_seconds)
     if unusable is not None:
         return [unusable]
+    limits = disk if isinstance(disk, disk_floors.Limits) else disk_floors.of_class(disk)
     side = cast("Measurement", side_of(part, document))
-    random = part.startswith("randread")
-    measured = side["iops"] if random else side["bw_bytes"]
-    expected = expected_of(part, disk_class, floor)
+    measured, unit = side[FIGURES[part].what], "IOPS" if FIGURES[part].what == "iops" else "MB/s"
+    expected = expected_of(part, limits.limits, floor)
     rest: checks.Rest = {
-        "unit": "IOPS" if random else "MB/s",
-        "measured": _shown(measured, random),
-        "expected": {key: _shown(value, random) for key, value in expected.items()} or None,
+        "unit": unit,
+        "measured": _shown(measured, unit),
+        "expected": {key: _shown(value, unit) for key, value in expected.items()} or None,
     }
     if passed_over:
         rest["evidence"] = "not used: " + "; ".join(passed_over)
-    return [_judge_floor(check_id, measured, expected.get("floor"), disk_class, buffered, rest)]
+    return [_judge_floor(check_id, measured, expected.get("floor"), limits.words, buffered, rest)]
 
 
-def _shown(value: float, random: bool) -> float:
-    return round(value) if random else round(value / MB, 1)
+def _shown(value: float, unit: str) -> float:
+    return round(value) if unit == "IOPS" else round(value / disk_floors.MB, 1)
 
 
 def _judge_floor(
     check_id: str,
     measured: float,
     floor: Optional[float],
-    disk_class: Optional[str],
+    disk: str,
     buffered: bool,
     rest: checks.Rest,
 ) -> Check:
@@ -619,8 +632,7 @@ def _judge_floor(
             **rest,
         )
     if floor is None:
-        named = f"a disk of class {disk_class}" if disk_class else "a disk of unknown class"
-        return checks.passed(check_id, "warning", reason=f"measured; {named} has no floor here", **rest)
+        return checks.passed(check_id, "warning", reason=f"measured; {disk} has no floor here", **rest)
     if measured < floor and "evidence" in rest:
         return checks.failed(
             check_id,
@@ -634,7 +646,7 @@ def _judge_floor(
         check_id,
         measured >= floor,
         "warning",
-        reason=None if measured >= floor else "slower than a healthy disk of class {}".format(disk_class or "given"),
+        reason=None if measured >= floor else f"slower than a healthy one is: {disk}",
         action="check_hardware",
         remedy="look whether something else used the disk; check its link (speed and lanes), its temperature, its SMART data, "
         "and in a virtual machine the limits of its volume",

@@ -5,11 +5,11 @@
 from __future__ import annotations
 
 import os
-import re
 import stat
 from typing import TYPE_CHECKING, Iterable
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.measure import disk_class
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import environment_builds
 
 if TYPE_CHECKING:
@@ -34,95 +34,18 @@ PLACES = (
     "/var/lib/gpuwright",
     "/var/tmp",  # noqa: S108 - as above
 )
-_NETWORK = frozenset(
-    (
-        "nfs",
-        "nfs4",
-        "cifs",
-        "smb3",
-        "smbfs",
-        "lustre",
-        "ceph",
-        "glusterfs",
-        "fuse.glusterfs",
-        "gpfs",
-        "beegfs",
-        "wekafs",
-        "afs",
-        "9p",
-        "virtiofs",
-        "fuse.sshfs",
-        "pvfs2",
-        "orangefs",
-    )
-)
-_VIRTUAL = frozenset(("overlay", "tmpfs", "ramfs", "aufs", "fuse.fuse-overlayfs"))
 # File systems that have no device of the kernel's own, but storage.
 _POOLED = frozenset(("zfs", "btrfs", "bcachefs"))
 _READ_ONLY_IMAGES = frozenset(("squashfs", "iso9660", "erofs"))
-
-
-def parse_mountinfo(text: str) -> list[dict[str, str]]:
-    """Mounts of a mountinfo file (proc_pid_mountinfo(5))."""
-    mounts = []
-    for line in text.splitlines():
-        left, dash, right = line.partition(" - ")
-        fields, tail = left.split(" "), right.split(" ")
-        if not dash or len(fields) < 6 or len(tail) < 3:
-            continue
-        mount = re.sub(r"\\([0-7]{3})", lambda found: chr(int(found.group(1), 8)), fields[4])
-        mounts.append(
-            {
-                "number": fields[2],
-                "inside": fields[3],
-                "mount": mount,
-                "options": fields[5],
-                "fstype": tail[0],
-                "device": tail[1],
-                "super": tail[2],
-            }
-        )
-    return mounts
 
 
 def is_of_interest(mount: dict[str, str]) -> bool:
     """Whether a mount is a real file system that something could be installed or written to."""
     if mount["fstype"] in _READ_ONLY_IMAGES or mount["device"].startswith("/dev/loop"):
         return False
-    return mount["device"].startswith("/dev/") or mount["fstype"] in _NETWORK or mount["fstype"] in _POOLED
-
-
-def _block_directory(host: Host, mount: dict[str, str]) -> str | None:
-    """Directory of sysfs for the block device of a mount."""
-    path = "/sys/dev/block/" + mount["number"]
-    if host.exists(path):
-        return host.realpath(path)
-    if mount["device"].startswith("/dev/"):
-        # btrfs has no device number of its own; /dev/mapper/x is a link to dm-n.
-        path = "/sys/class/block/" + os.path.basename(host.realpath(mount["device"]))
-        if host.exists(path):
-            return host.realpath(path)
-    return None
-
-
-def device_class(host: Host, directory: str) -> str | None:
-    """Kind of a block device by its directory in sysfs; a mapped device is what lies under it."""
-    if host.exists(directory + "/partition"):
-        directory = os.path.dirname(directory)
-    name = os.path.basename(directory)
-    if name.startswith("nvme"):
-        return "nvme"
-    if name.startswith("md"):
-        return "md"
-    if name.startswith("dm-"):
-        below = [device_class(host, host.realpath(path)) for path in host.glob(directory + "/slaves/*")]
-        return below[0] if below else None
-    if re.match(r"(?:vd|xvd|rbd|nbd|ram|zram|mmcblk)", name):
-        return "virtual" if not name.startswith("mmcblk") else "ssd"
-    if (host.line(directory + "/device/vendor") or "").upper() in ("QEMU", "VMWARE", "MSFT", "GOOGLE", "VBOX"):
-        return "virtual"
-    rotational = host.line(directory + "/queue/rotational")
-    return {"0": "ssd", "1": "hdd"}.get(rotational or "")
+    return (
+        mount["device"].startswith("/dev/") or mount["fstype"] in _POOLED or disk_class.network_name(mount) is not None
+    )
 
 
 def _space(host: Host, path: str) -> tuple[int | None, int | None, int | None]:
@@ -135,16 +58,13 @@ def _space(host: Host, path: str) -> tuple[int | None, int | None, int | None]:
     return space.f_blocks * space.f_frsize, space.f_bavail * space.f_frsize, space.f_favail if space.f_files else None
 
 
-def _describe(host: Host, mount: dict[str, str], places: list[str]) -> Disk:
-    kind: str | None
-    if mount["fstype"] in _NETWORK:
+def _describe(host: Host, mount: dict[str, str], look: disk_class.Look, places: list[str]) -> Disk:
+    if disk_class.network_name(mount):
         # A server that is away would keep this question waiting for ever, so it is not asked.
-        kind, size, free, files = "network", None, None, None
+        size, free, files = None, None, None
         host.unknown("disks." + mount["mount"], "the space of a network file system is not asked")
     else:
         size, free, files = _space(host, mount["mount"])
-        directory = None if mount["fstype"] in _VIRTUAL else _block_directory(host, mount)
-        kind = "virtual" if mount["fstype"] in _VIRTUAL else device_class(host, directory) if directory else None
     options = mount["options"].split(",") + mount["super"].split(",")
     return {
         "mount": mount["mount"],
@@ -153,7 +73,7 @@ def _describe(host: Host, mount: dict[str, str], places: list[str]) -> Disk:
         "size_bytes": size,
         "free_bytes": free,
         "free_files": files,
-        "class": kind,
+        "class": disk_class.class_of(look.of_mount(mount)),
         "read_only": "ro" in options or "emergency_ro" in options,
         "places": places,
     }
@@ -200,7 +120,7 @@ def _places_by_mount(host: Host, mounts: Iterable[str], places: Iterable[str]) -
 
 def _is_directory(host: Host, mount: dict[str, str]) -> bool:
     # Containers get single files (/etc/hosts) mounted from the engine's disk. A network path is not touched.
-    if mount["fstype"] in _NETWORK:
+    if disk_class.network_name(mount):
         return True
     found = host.stat(mount["mount"])
     return found is None or stat.S_ISDIR(found.st_mode)
@@ -216,7 +136,9 @@ def observe(host: Host, places: Iterable[str] = ()) -> list[Disk]:
         host.unknown("disks", "no mount table in /proc")
         return []
     # A later mount on the same place hides the earlier one.
-    by_place = {mount["mount"]: mount for mount in parse_mountinfo(text)}
+    mounts = disk_class.parse_mountinfo(text)
+    by_place = {mount["mount"]: mount for mount in mounts}
+    look = disk_class.Look(host, mounts)
     held = _places_by_mount(host, by_place, dict.fromkeys([*PLACES, *places]))
     seen = set()
     found = []
@@ -231,7 +153,7 @@ def observe(host: Host, places: Iterable[str] = ()) -> list[Disk]:
         ):
             continue
         seen.add(identity)
-        found += _limited(host, _describe(host, mount, held.get(place, [])))
+        found += _limited(host, _describe(host, mount, look, held.get(place, [])))
     for path in places:
         _count_debris(host, path, found)
     return found

@@ -55,7 +55,7 @@ def test_file_systems_are_listed_once_with_the_kind_of_their_device(tree: Tree) 
         "/data": "network",
         "/home": "nvme",
         "/srv/a b": "hdd",
-        "/tmp": "virtual",
+        "/tmp": "memory",
     }
     assert seen["/boot"]["read_only"] is True
     assert (seen["/"]["free_bytes"] or 0) > 0

@@ -15,10 +15,12 @@ from typing import Any, cast
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import block, checks, run
+from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, run
 from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
-from ansible_collections.gpuwright.node.plugins.module_utils.measure import fio_bench, fio_json
+from ansible_collections.gpuwright.node.plugins.module_utils.measure import disk_class, fio_bench, fio_json, fio_meaning
 from ansible_collections.gpuwright.node.plugins.modules import fio as module
+from ansible_collections.gpuwright.node.plugins.plugin_utils import gate
+from benchmarks import fio_by_hand
 
 MB = 1_000_000
 needs_fio = pytest.mark.skipif(shutil.which("fio") is None, reason="fio is not installed")
@@ -339,6 +341,31 @@ def test_the_guides_line_is_kept_to_the_letter() -> None:
     assert fio_bench.ENGINES[0] == "libaio"
 
 
+def test_a_checkpoint_is_written_once_with_fsync_and_read_back() -> None:
+    write, read = (fio_bench.command("fio", part, "libaio", direct=True) for part in fio_bench.parts_of("checkpoint"))
+    assert {"--rw=write", "--end_fsync=1"} <= set(write)
+    assert "--rw=read" in read
+    assert not {"--end_fsync=1"} & set(read)
+    assert not {"--time_based"} & {*write, *read}, "the size ends it, so that the time is that of one checkpoint"
+    assert all(not part.ramp for part in fio_bench.parts_of("checkpoint")), "a ramp would eat what is written once"
+
+
+def test_shards_are_read_at_random_by_several_readers() -> None:
+    [part] = fio_bench.parts_of("shards")
+    argv = fio_bench.command("fio", part, "libaio", direct=True)
+    assert {"--rw=randread", "--bs=128k", "--numjobs=8", "--time_based"} <= set(argv)
+    assert [part.name for part in fio_bench.parts_of("sequential")] == ["seqread", "seqwrite"]
+
+
+def test_every_part_of_every_profile_has_a_figure_that_is_judged_in_the_direction_that_it_goes() -> None:
+    for name, parts in fio_bench.PROFILES.items():
+        assert name in module.DOCUMENTATION
+        for part in parts:
+            figure = fio_json.FIGURES[part.name]
+            assert (figure.side == "write") == (part.rw == "write"), part.name
+            assert (figure.what == "iops") == (part.bs == "4k"), part.name
+
+
 def test_a_synchronous_engine_gets_more_jobs_for_the_depth_it_lacks() -> None:
     argv = fio_bench.command("fio", fio_bench.parts_of("quick")[1], "psync", direct=True)
     assert "--iodepth=1" in argv
@@ -542,7 +569,7 @@ def on_disk() -> Iterator[Path]:
 def test_the_real_fio_measures_and_leaves_nothing(on_disk: Path) -> None:
     result = module.prove(parameters(on_disk, size="8M", runtime=1), check_mode=False)
     assert checks.verdict(result["checks"]) == "pass"
-    assert {check["id"] for check in result["checks"]} == {"fio.seqread", "fio.randread"}
+    assert {check["id"] for check in result["checks"]} == {"fio.seqread", "fio.randread", "fio.disk", "fio.link"}
     assert result["iops"] > 0
     assert result["bw_bytes"] > 0
     assert result["clat_ns"]["percentiles"]["99"] > 0
@@ -602,80 +629,6 @@ def test_a_fio_that_hangs_is_killed_and_incomplete(tmp_path: Path) -> None:
     assert time.monotonic() - started < 10
     assert result["checks"][0]["status"] == "incomplete"
     assert list(data.iterdir()) == []
-
-
-# --------------------------------------------------------------------------------------------------------------------
-
-MOUNTS = """\
-22 1 8:2 / / rw,relatime shared:1 - ext4 /dev/sda2 rw
-30 22 0:25 / /tmp rw - tmpfs tmpfs rw
-31 22 0:50 / /mnt/my\\040data rw - nfs4 nas:/export rw
-"""
-
-
-@pytest.mark.parametrize(
-    ("path", "kind"),
-    [("/", "ext4"), ("/home", "ext4"), ("/tmp/x", "tmpfs"), ("/tmpx", "ext4"), ("/mnt/my data/y", "nfs4")],
-)
-def test_the_file_system_of_a_path_is_the_nearest_mount(path: str, kind: str) -> None:
-    assert block.file_system_of(path, MOUNTS)[0] == kind
-
-
-def test_memory_and_network_are_classes_of_their_own() -> None:
-    assert block.disk_class("/tmp", mountinfo=MOUNTS) == "memory"
-    assert block.disk_class("/mnt/my data", mountinfo=MOUNTS) == "network"
-
-
-def sysfs(root: Path, files: dict[str, str]) -> str:
-    for name, content in files.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(content)
-    return str(root)
-
-
-@pytest.mark.parametrize(
-    ("speed", "width", "model", "found"),
-    [
-        ("16.0 GT/s PCIe", "4", "SAMSUNG MZ", "nvme4"),
-        ("8.0 GT/s PCIe", "4", "INTEL", "nvme3"),
-        ("32.0 GT/s PCIe", "4", "KIOXIA", "nvme5"),
-        ("16.0 GT/s PCIe", "2", "KIOXIA", "nvme"),
-        ("16.0 GT/s PCIe", "4", "Amazon Elastic Block Store", "virtual"),
-    ],
-)
-def test_the_generation_of_an_nvme_drive_is_that_of_its_link(
-    tmp_path: Path, speed: str, width: str, model: str, found: str
-) -> None:
-    base = "class/nvme/nvme0/"
-    root = sysfs(
-        tmp_path,
-        {
-            base + "model": model,
-            base + "device/current_link_speed": speed,
-            base + "device/current_link_width": width,
-            "block/nvme0n1/nvme0n1p2/partition": "2",
-        },
-    )
-    assert block.class_of_device(str(tmp_path / "block/nvme0n1/nvme0n1p2"), root) == found
-
-
-@pytest.mark.parametrize(
-    ("name", "files", "found"),
-    [
-        ("sda", {"queue/rotational": "1\n"}, "hdd"),
-        ("sda", {"queue/rotational": "0\n", "device/vendor": "ATA     "}, "ssd"),
-        ("sda", {"queue/rotational": "0\n", "device/vendor": "QEMU"}, "virtual"),
-        ("vda", {}, "virtual"),
-        ("md0", {"md/level": "raid0"}, "md"),
-        ("sdb", {}, None),
-    ],
-)
-def test_other_disks_are_told_apart(tmp_path: Path, name: str, files: dict[str, str], found: str | None) -> None:
-    root = sysfs(
-        tmp_path, {f"block/{name}/{path}": content for path, content in files.items()} | {f"block/{name}/size": "1"}
-    )
-    assert block.class_of_device(str(tmp_path / "block" / name), root) == found
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -773,3 +726,143 @@ def test_a_name_that_stands_twice_with_different_values_is_no_result() -> None:
         assert text != good
         assert outcome("seqread", text) == "incomplete"
     assert outcome("seqread", good.replace('"error": 0', '"error": 0, "error": 0')) == "pass"
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What the figures mean
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def test_reads_of_shards_are_told_as_images_for_each_worker() -> None:
+    told = str(fio_meaning.sentence("shards", 2_000 * MB, 15_259, 8))
+    # 2,000,000,000 / 114,660 = 17,443 images, an eighth of them 2,180; 400 / 0.224 = 1,786 for an H100.
+    for words in ("2,000 MB/s", "17,443 images", "114,660 bytes", "2,180 for each of 8 workers", "1,786"):
+        assert words in told
+    assert "each of" not in str(fio_meaning.sentence("seqread", 2_000 * MB, 1907, 1))
+
+
+@pytest.mark.parametrize(
+    ("rate", "told"),
+    [(2_000, "8B (105 GB) in 52 s"), (2_000, "70B (912 GB) in 8 min"), (100, "8B (105 GB) in 18 min"), (100, "in 3 h")],
+)
+def test_a_checkpoint_is_told_by_the_time_that_it_takes(rate: int, told: str) -> None:
+    assert told in str(fio_meaning.sentence("checkpoint_write", rate * MB, rate, 1))
+    assert told in str(fio_meaning.sentence("checkpoint_read", rate * MB, rate, 1))
+    assert "read back" in str(fio_meaning.sentence("checkpoint_read", rate * MB, rate, 1))
+
+
+def test_small_reads_are_told_as_samples_and_nothing_means_nothing() -> None:
+    assert "412,000 reads of 4 KiB a second are as many samples of 2,048 tokens" in str(
+        fio_meaning.sentence("randread", 412_000 * 4096, 412_000, 4)
+    )
+    for part in fio_json.FIGURES:
+        assert fio_meaning.sentence(part, 1e9, 1000, 1), part
+        assert fio_meaning.sentence(part, 0, 0, 8) is None, part
+
+
+def stand_in(tmp_path: Path, text: str) -> str:
+    """A fio that lists its engines and answers every run with the same text."""
+    program = tmp_path / "fio"
+    (tmp_path / "answer").write_text(text)
+    program.write_text(f'#!/bin/sh\n[ "$1" = --enghelp ] && {{ echo psync; exit 0; }}\ncat {tmp_path}/answer\n')
+    program.chmod(0o755)
+    return str(program)
+
+
+def proven(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **changes: Any) -> module.Answer:
+    """The answer of the module for 1,000 MB/s in both directions, in a directory that can be read past the page cache."""
+    monkeypatch.setattr(fio_bench, "direct_works", lambda _inside: True)
+    monkeypatch.setattr(disk_class, "file_system_of", lambda _path: "ext4")
+    data = tmp_path / "data"
+    data.mkdir()
+    text = answer(job(modern(), modern()))
+    given = {"size": "1M", "runtime": 3, "executable": stand_in(tmp_path, text), **changes}
+    return module.prove(parameters(data, **given), check_mode=False)
+
+
+def test_the_answer_has_the_disk_its_floors_and_what_the_figures_mean(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layer = disk_class.Layer(
+        "disk", "NVMe PCIe 4.0 x4 (Example)", (), "nvme0n1", "nvme4", "Example", disk_class.Link(16.0, 4)
+    )
+    monkeypatch.setattr(disk_class, "behind", lambda _path: disk_class.Layer("file system", "ext4", (layer,)))
+    result = proven(tmp_path, monkeypatch, profile="checkpoint")
+    assert result["disk_class"] == "nvme4"
+    assert result["disk"]["words"] == "ext4 on NVMe PCIe 4.0 x4 (Example)"
+    assert result["disk"]["layers"] == ["NVMe PCIe 4.0 x4 (Example)", "ext4"]
+    assert result["disk"]["devices"] == [
+        {"name": "nvme0n1", "class": "nvme4", "model": "Example", "link": "PCIe 4.0 x4"}
+    ]
+    assert result["disk"]["floors"]["seqwrite"] == 2_000 * MB
+    assert "oci-hpc" in result["disk"]["floors_from"]
+    found = {check["id"]: check for check in result["checks"]}
+    assert {name: check["status"] for name, check in found.items()} == {
+        "fio.checkpoint_write": "warn",
+        "fio.checkpoint_read": "warn",
+        "fio.disk": "pass",
+        "fio.link": "pass",
+    }
+    assert "ext4 on NVMe PCIe 4.0 x4 (Example)" in str(found["fio.checkpoint_write"]["reason"])
+    assert found["fio.checkpoint_read"]["expected"] == {"floor": 5000.0}
+    assert result["meaning"].count("At 1,000 MB/s a checkpoint") == 2
+    gate.admit("fio", json.dumps({"changed": False, **checks.with_verdict(result)}))
+
+
+def test_a_disk_that_is_not_known_is_told_and_its_figures_are_still_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disk_class, "behind", lambda _path: disk_class.Layer("disk", "a disk of nobody"))
+    result = proven(tmp_path, monkeypatch, profile="shards")
+    shards, disk, link = result["checks"]
+    assert (result["disk_class"], disk["status"], link["status"]) == (None, "warn", "skip")
+    assert shards["status"] == "pass"
+    assert "a disk of nobody has no floor here. 1,000 MB/s feed about" in str(shards["reason"])
+    gate.admit("fio", json.dumps({"changed": False, **checks.with_verdict(result)}))
+
+
+def test_the_wishes_of_a_person_win_over_what_was_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = proven(tmp_path, monkeypatch, profile="sequential", disk_class="hdd", expected_write_mb=1500.0)
+    assert result["disk_class"] == "hdd"
+    read, write, *_ = result["checks"]
+    assert (read["status"], read["expected"]) == ("pass", {"floor": 100.0})
+    assert (write["status"], write["expected"]) == ("warn", {"floor": 1500.0})
+
+
+def test_figures_of_the_page_cache_mean_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fio_bench, "direct_works", lambda _inside: False)
+    (tmp_path / "data").mkdir()
+    program = stand_in(tmp_path, answer(job(modern())))
+    given = parameters(tmp_path / "data", profile="seqread", size="1M", runtime=3, executable=program)
+    result = module.prove(given, check_mode=False)
+    assert "meaning" not in result
+    assert "page cache" in str(result["checks"][0]["reason"])
+
+
+@needs_fio
+def test_the_real_fio_writes_and_reads_a_checkpoint(on_disk: Path) -> None:
+    result = module.prove(parameters(on_disk, size="16M", profile="checkpoint"), check_mode=False)
+    assert {name: part["rc"] for name, part in result["parts"].items()} == {
+        "checkpoint_write": 0,
+        "checkpoint_read": 0,
+    }
+    assert result["parts"]["checkpoint_write"]["io_bytes"] == 16 * 1024**2, "once"
+    assert list(on_disk.iterdir()) == []
+
+
+def test_the_module_is_compared_with_a_person_by_the_ratio_of_medians() -> None:
+    found = fio_by_hand.compared([100.0, 400.0, 110.0], [99.0, 110.0, 121.0])
+    assert found["ratio"] == pytest.approx(1.0), "one disturbed round moves no median"
+    assert found["by hand"] == found["module"] == 110.0
+    assert found["least of a round"] == pytest.approx(0.275)
+    assert found["most of a round"] == pytest.approx(1.1)
+    with pytest.raises(ValueError, match="zip"):
+        fio_by_hand.compared([1.0], [1.0, 2.0])
+
+
+def test_what_a_person_types_asks_for_what_the_module_asks() -> None:
+    for profile, (name, line, side, what) in fio_by_hand.LINES.items():
+        [part] = fio_bench.parts_of(profile)
+        figure = fio_json.FIGURES[name]
+        assert (part.name, figure.side, figure.what) == (name, side, what)
+        assert set(line.split()) <= set(fio_bench.command("fio", part, "libaio", direct=True)), profile
