@@ -134,8 +134,13 @@ def test_the_disks_of_a_machine_are_told_with_class_layers_and_floors(tmp_path: 
     floors = {part: limits.limits[part] / unit[part] for part in unit if part in limits.limits}
     assert floors == machine["floors"]
     assert limits.source
-    statuses = {check["id"]: check["status"] for check in disk_floors.judge(layer)}
-    assert statuses == {"fio.disk": "pass" if machine["class"] else "warn", "fio.link": machine.get("link", "skip")}
+    if "nominal" in machine:
+        assert limits.limits["nominal"] == machine["nominal"] * MB
+    found, link_of_drive, *_ = disk_floors.judge(layer)
+    assert found["status"] == ("pass" if machine["class"] else "warn")
+    wanted = machine.get("link", "skip").split(", an info")[0].split(", a warning")[0]
+    assert link_of_drive["status"] == wanted
+    assert (link_of_drive["severity"] == "info") is machine.get("link", "").endswith("info")
 
 
 def test_a_later_mount_hides_the_earlier_one_and_a_longer_name_is_no_part_of_a_shorter() -> None:
@@ -183,6 +188,13 @@ def test_the_floor_of_an_array_is_made_of_its_disks() -> None:
     assert array("raid1", "ssd", "hdd") == {"seqread": 100 * MB, "seqwrite": 40 * MB}
     assert array("raid5", "ssd", "ssd", "ssd") == {"seqread": 400 * MB, "randread": 50_000}
     assert array("linear", "ssd", "hdd") == {"seqread": 100 * MB, "seqwrite": 80 * MB}
+
+
+def test_several_disks_together_promise_nothing_and_one_below_lvm_what_it_promises() -> None:
+    ssd = Layer("disk", "ssd", (), "sda", "ssd")
+    assert disk_floors.of_layers(Layer("lvm", "LVM", (ssd,))).limits["nominal"] == 500 * MB
+    assert "nominal" not in disk_floors.of_layers(Layer("lvm", "LVM", (ssd, ssd))).limits
+    assert "nominal" not in disk_floors.of_layers(Layer("crypt", "dm-crypt", (ssd,))).limits
 
 
 def test_every_class_has_floors_or_a_reason_for_none() -> None:
