@@ -198,7 +198,8 @@ NOT_STARTED: Dict[Optional[int], Dict[str, str]] = {
 # These keep files in memory, or answer direct reads from it.
 CACHED = ("tmpfs", "ramfs", "zfs")
 # Of what stands behind a directory so much is told: disks, and characters of a text.
-MOST_DEVICES, MOST_CHARACTERS = 100, 2000
+MOST_DEVICES = 100
+MOST_CHARACTERS = 2000
 
 
 def main() -> None:
