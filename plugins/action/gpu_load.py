@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.measure.kernel_log import Seen
     from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.node_action import Result, Variables
 
-CHECK = "load.xid"
-
 
 class ActionModule(ModuleAction):
     """The node loads and judges; what a number of the kernel log means is said by the controller's rules."""
@@ -41,5 +39,10 @@ def judged(result: Result) -> list[Check]:
         "whole": True,
         "why": result["log_problem"],
     }
-    found = judge_kernel_log.judge(cast("Seen", seen), load_rules())
-    return [{**check, "id": CHECK, "reason": f"under load: {check['reason']}"} for check in found]
+    found = judge_kernel_log.numbers(cast("Seen", seen), load_rules())
+    return [{**check, "id": _under_load(check["id"]), "reason": f"under load: {check['reason']}"} for check in found]
+
+
+def _under_load(id_: str) -> str:
+    """The id of a check of the kernel log where its error came under load: load.xid of kernel.xid."""
+    return f"load.{id_.partition('.')[2]}"

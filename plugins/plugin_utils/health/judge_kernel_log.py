@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
@@ -17,25 +18,36 @@ from ansible_collections.gpuwright.node.plugins.module_utils.measure.kernel_log_
 from ..rules import Rules
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
     from ansible_collections.gpuwright.node.plugins.module_utils.measure.kernel_boots import Answer
-    from ansible_collections.gpuwright.node.plugins.module_utils.measure.kernel_log_judge import Tables
+    from ansible_collections.gpuwright.node.plugins.module_utils.measure.kernel_log import Seen
+    from ansible_collections.gpuwright.node.plugins.module_utils.measure.kernel_log_judge import Key, Tables
 
-__all__ = ["MOST_CHECKS", "judge"]
+__all__ = ["MOST_CHECKS", "judge", "numbers"]
 
 
 def judge(answer: Answer, rules: Rules) -> list[Check]:
     """Every check of the kernel log: the numbers of cards and NVSwitches, the other faults, and the earlier boots."""
-    tables: Tables = {"xid": rules["xid"]["rows"], "sxid": rules["sxid"]["rows"]}
     faults = rules["kernel_faults"]["rows"]
     boots = answer["journal"]["boots"]
-    numbers = kernel_log_judge.judge(answer, tables, kernel_boots_judge.events_of(boots))
+    numbered = numbers(answer, rules, kernel_boots_judge.events_of(boots))
     return [
-        *numbers,
-        *_without_sxid(answer, numbers),
+        *numbered,
+        *_without_sxid(answer, numbered),
         *kernel_faults_judge.judge(answer, faults, kernel_boots_judge.faults_of(boots)),
-        *kernel_boots_judge.judge(answer, tables, {row["name"]: row for row in faults}),
+        *kernel_boots_judge.judge(answer, _tables(rules), {row["name"]: row for row in faults}),
     ]
+
+
+def numbers(seen: Seen, rules: Rules, earlier: Mapping[Key, Sequence[int]] = MappingProxyType({})) -> list[Check]:
+    """The checks of the numbers of cards and NVSwitches; ``earlier``: the earlier boots in which an error came too."""
+    return kernel_log_judge.judge(seen, _tables(rules), earlier)
+
+
+def _tables(rules: Rules) -> Tables:
+    return {"xid": rules["xid"]["rows"], "sxid": rules["sxid"]["rows"]}
 
 
 def _without_sxid(answer: Answer, numbers: list[Check]) -> list[Check]:
