@@ -122,7 +122,7 @@ def build_parser() -> Parser:
     verbs = parser.add_subparsers(metavar="COMMAND", title="commands", parser_class=Parser)
     _host_verb(verbs, "up", "observe, plan, apply what is missing and prove it", changes=True)
     _host_verb(verbs, "plan", "show what `up` would do; changes nothing")
-    _host_verb(verbs, "validate", "measure the node and write the report")
+    _validate(verbs)
     _host_verb(verbs, "doctor", "look for what is wrong and name the remedy; changes nothing")
     upgrade = _host_verb(
         verbs, "upgrade", "move to the newest that the wish allows, prove it and lock it again", changes=True
@@ -188,6 +188,42 @@ def _host_verb(verbs: _Verbs[Parser], name: str, summary: str, *, changes: bool 
     yes_help = "do not ask before changes" if changes else argparse.SUPPRESS
     parser.add_argument("--yes", action="store_true", help=yes_help)
     return parser
+
+
+def _validate(verbs: _Verbs[Parser]) -> None:
+    parser = _host_verb(verbs, "validate", "measure the node and write the report")
+    proof = parser.add_argument_group("proof")
+    proof.add_argument(
+        "--profile",
+        choices=("quick", "standard", "burn-in"),
+        help="how hard: look only, load the cards for at most 5 minutes, or for as long as --for says (default: quick)",
+    )
+    proof.add_argument(
+        "--for", metavar="TIME", dest="duration", type=_duration, help="of a burn-in: 90m, 12h (default: 1h)"
+    )
+    proof.add_argument("--busy", action="store_true", help="load cards too that compute for somebody")
+    proof.add_argument(
+        "--boots", metavar="N", type=_boots, help="read the kernel log of N earlier boots as well (at most 10)"
+    )
+
+
+#: Seconds of a burn-in: what `standard` takes, and a week.
+_BURN_IN = (300, 7 * 86_400)
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+def _duration(text: str) -> int:
+    match = re.fullmatch(r"(\d{1,6})([smhd])", text, re.ASCII)
+    seconds = int(match.group(1)) * _UNITS[match.group(2)] if match else 0
+    if not _BURN_IN[0] <= seconds <= _BURN_IN[1]:
+        raise argparse.ArgumentTypeError(f"expected a time from 5m to 7d, such as 90m or 12h, found {text!r}")
+    return seconds
+
+
+def _boots(text: str) -> int:
+    if not re.fullmatch(r"\d{1,2}", text, re.ASCII) or int(text) > 10:
+        raise argparse.ArgumentTypeError(f"expected a number of boots from 0 to 10, found {text!r}")
+    return int(text)
 
 
 def _hosts(parser: Parser) -> argparse._ArgumentGroup:

@@ -31,6 +31,7 @@ class About(NamedTuple):
         example: how it is asked for in a wish file; "" for its name.
         one_of: packages of which an environment has one set, as a regular expression: what another variant left there is loaded too.
         computes: what its proof computes on a device.
+        loads: whether the cards are loaded and measured through it (framework_load).
         environment: variables of the process that proves it.
     """
 
@@ -52,6 +53,7 @@ class About(NamedTuple):
     example: str = ""
     one_of: str = ""
     computes: str = "a product of matrices"
+    loads: bool = False
     environment: Mapping[str, str] = {}
 
     @property

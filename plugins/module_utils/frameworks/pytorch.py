@@ -49,4 +49,5 @@ ABOUT = About(
     releases=("pytorch", "releases"),
     aliases=("torch",),
     local=True,
+    loads=True,
 )

@@ -25,7 +25,10 @@ if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.measure.kernel_log import Seen
     from ansible_collections.gpuwright.node.plugins.module_utils.measure.kernel_log_judge import Key, Tables
 
-__all__ = ["MOST_CHECKS", "judge", "numbers"]
+#: Every check that is made of a kernel log, but the one of earlier boots, which is asked for.
+IDS = (kernel_log_judge.CHECK, SXID, *kernel_faults_judge.CHECKS)
+
+__all__ = ["IDS", "MOST_CHECKS", "judge", "numbers"]
 
 
 def judge(answer: Answer, rules: Rules) -> list[Check]:

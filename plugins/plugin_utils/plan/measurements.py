@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, TypedDict, cast
 
 from ...module_utils.base import checks as checking
 from ..components import COMPONENTS, package_calls
+from ..health import judge_kernel_log
 from ..model import sections
 from ..wish.reading import is_yes
+from . import loading
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
@@ -42,6 +44,12 @@ class Smi(TypedDict, total=False):
     pcie_lanes: Mapping[str, int]
     persistence: bool
     min_driver: str
+
+
+class Log(TypedDict):
+    """The options of kernel_log."""
+
+    boots: int
 
 
 class Module(TypedDict):
@@ -82,25 +90,33 @@ class Toolkit(TypedDict, total=False):
 
 
 class Given(TypedDict):
-    """What neither the plan nor the node tells. ``storage``: whether the storage is measured; ``containers``: whether some are started."""
+    """What neither the plan nor the node tells. ``storage``: whether the storage is measured; ``containers``: whether some are started;
+    ``load``: how the cards are loaded; ``boots``: how many earlier boots of the kernel log are read.
+    """
 
     pending: bool
     ignore: list[str]
     storage: bool
     containers: bool
+    load: loading.Given
+    boots: int
 
 
 class Measurements(TypedDict):
     """What is measured: None or nothing where it is left out, and ``gaps`` say why.
 
-    ``tools`` are installed first. ``module``: without a card the module can still be tried. ``log``: the kernel's. ``storage``: by fio.
+    ``tools`` are installed first. ``module``: without a card the module can still be tried. ``diagnostic``, ``load`` and
+    ``framework_loads`` load the cards. ``log``: the kernel's, with so many earlier boots. ``storage``: by fio.
     """
 
     tools: PackageCall
     module: Module | None
     smi: Smi | None
-    log: bool
+    log: Log | None
     compute: list[Compute]
+    diagnostic: loading.Diagnostic | None
+    load: loading.Load | None
+    framework_loads: list[loading.FrameworkLoad]
     toolkits: list[Toolkit]
     containers: list[ContainerQuestion]
     environments: list[Framework]
@@ -118,8 +134,13 @@ def measure(context: Context, plan: Plan) -> Measurements:
         "tools": package_calls.call(context, plan, _tools(plan)),
         "module": _module(context, plan),
         "smi": _smi(context, plan) if cards and _has_smi(context.facts) else None,
-        "log": cards and _own_kernel(context.facts),
+        "log": {"boots": given["boots"]} if cards and _own_kernel(context.facts) else None,
         "compute": _compute(context, plan) if cards else [],
+        "diagnostic": loading.diagnostic(context, given["load"], _count(plan)) if cards else None,
+        "load": _load(context, plan) if cards else None,
+        "framework_loads": []
+        if context.provision_only or given["pending"]
+        else _framework_loads(context, plan, cards=cards),
         "toolkits": _toolkits(context, plan, cards=cards),
         "containers": [each for each in _containers(context) if _starts(each, given)] if cards else [],
         "environments": [] if context.provision_only or given["pending"] else _frameworks(context, plan),
@@ -134,8 +155,11 @@ def _of_user(context: Context, plan: Plan) -> Measurements:
         "tools": package_calls.call(context, plan, []),
         "module": None,
         "smi": None,
-        "log": False,
+        "log": None,
         "compute": [],
+        "diagnostic": None,
+        "load": None,
+        "framework_loads": [],
         "toolkits": [],
         "containers": [],
         "environments": _frameworks(context, plan),
@@ -150,7 +174,14 @@ def asked(inputs: Inputs, ignore: Sequence[str], *, pending: bool) -> Given:
     """
     variables = inputs.get(NAME) or {}
     storage, containers = (is_yes(variables.get(f"validate_{name}", True)) for name in ("storage", "containers"))
-    return {"pending": pending, "ignore": list(ignore), "storage": storage, "containers": containers}
+    return {
+        "pending": pending,
+        "ignore": list(ignore),
+        "storage": storage,
+        "containers": containers,
+        "load": loading.asked(variables),
+        "boots": int(str(variables.get("validate_boots") or 0)),
+    }
 
 
 def of_proof(plan: Plan, context: Context, request: Request, ignore: Sequence[str]) -> dict[str, Measurements]:
@@ -291,6 +322,23 @@ def _framework(framework: FrameworkEnvironment, context: Context, plan: Plan) ->
     return options
 
 
+def _load(context: Context, plan: Plan) -> loading.Load | None:
+    given = _given(plan)
+    load = loading.load(context, given["load"], given["ignore"], plan["expected_gpus"].get("pcie_lanes"))
+    if load is not None and not _own_kernel(context.facts):
+        load["log"] = False
+    return load
+
+
+def _framework_loads(context: Context, plan: Plan, *, cards: bool) -> list[loading.FrameworkLoad]:
+    given = _given(plan)["load"]
+    loads = [
+        loading.of_framework(context, given, framework, _first(framework.get("loader_path")), cards=cards)
+        for framework in context.stack.get("frameworks") or ()
+    ]
+    return [load for load in loads if load is not None]
+
+
 def _first(libraries: str | None) -> dict[str, str]:
     """Variables by which the libraries of a directory are found first."""
     return {"LD_LIBRARY_PATH": libraries} if libraries else {}
@@ -306,7 +354,7 @@ def _gaps(context: Context, plan: Plan, *, cards: bool) -> list[Check]:
         found.append(_left_out("smi.runs", "the image of this board has no nvidia-smi; CUDA itself is asked"))
     if cards and not _own_kernel(context.facts):
         reason = "the driver of the cards writes into another kernel log than this machine's"
-        found.append(_left_out("kernel.xid", reason))
+        found += [_left_out(id_, reason) for id_ in judge_kernel_log.IDS]
     if not frameworks:
         found.append(_left_out("framework.compute", "no framework is wished"))
     elif context.provision_only or _given(plan)["pending"]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpuwright import exits, hostrun
+from gpuwright.errors import BadInput
 
 if TYPE_CHECKING:
     import argparse
@@ -12,6 +13,25 @@ if TYPE_CHECKING:
 
 def run(args: argparse.Namespace) -> int:
     """Prove the hosts."""
-    wanted = hostrun.prepare(args, playbook="validate", needs_root=True)
+    wanted = hostrun.prepare(args, playbook="validate", needs_root=True, variables=_variables(args))
     outcome = hostrun.execute(wanted, "proving", verbosity=args.verbose)
     return hostrun.tell_results(args, wanted, outcome, code_of=exits.of_judgement)
+
+
+def _variables(args: argparse.Namespace) -> dict[str, object]:
+    """What the options say to the role `validate`. What is not given is left to the inventory.
+
+    Raises:
+        BadInput: an option that is about a load, and none is asked for.
+    """
+    if args.duration is not None and args.profile != "burn-in":
+        raise BadInput("--for is how long a burn-in takes", ["gpuwright validate --profile burn-in --for 12h"])
+    if args.user and (args.profile or args.busy or args.boots is not None):
+        raise BadInput("the cards and the kernel log are root's to prove; --user proves the environments of your own")
+    given = {
+        "validate_profile": args.profile,
+        "validate_seconds": args.duration,
+        "validate_busy": args.busy or None,
+        "validate_boots": args.boots,
+    }
+    return {name: value for name, value in given.items() if value is not None}

@@ -9,7 +9,7 @@ _shtab_gpuwright_subparsers=(up plan validate doctor upgrade rollback remove sta
 
 _shtab_gpuwright_up_option_strings=(-h --help --json -v --verbose -i --inventory -l --limit -e --extra-vars --vault-password-file --user -K --ask-become-pass --want --wish --lock --gpu --full --no-reboot --report --yes)
 _shtab_gpuwright_plan_option_strings=(-h --help --json -v --verbose -i --inventory -l --limit -e --extra-vars --vault-password-file --user -K --ask-become-pass --want --wish --lock --gpu --full --no-reboot --report)
-_shtab_gpuwright_validate_option_strings=(-h --help --json -v --verbose -i --inventory -l --limit -e --extra-vars --vault-password-file --user -K --ask-become-pass --want --wish --lock --gpu --full --no-reboot --report)
+_shtab_gpuwright_validate_option_strings=(-h --help --json -v --verbose -i --inventory -l --limit -e --extra-vars --vault-password-file --user -K --ask-become-pass --want --wish --lock --gpu --full --no-reboot --report --profile --for --busy --boots)
 _shtab_gpuwright_doctor_option_strings=(-h --help --json -v --verbose -i --inventory -l --limit -e --extra-vars --vault-password-file --user -K --ask-become-pass --want --wish --lock --gpu --full --no-reboot --report)
 _shtab_gpuwright_upgrade_option_strings=(-h --help --json -v --verbose -i --inventory -l --limit -e --extra-vars --vault-password-file --user -K --ask-become-pass --want --wish --lock --gpu --full --no-reboot --report --yes --security)
 _shtab_gpuwright_rollback_option_strings=(-h --help --json -v --verbose -i --inventory -l --limit -e --extra-vars --vault-password-file --user -K --ask-become-pass --want --wish --lock --gpu --full --no-reboot --report --yes)
@@ -109,6 +109,7 @@ _shtab_gpuwright_cost___html_COMPGEN=_shtab_compgen_files
 _shtab_gpuwright_init__o_COMPGEN=_shtab_compgen_files
 _shtab_gpuwright_init___output_COMPGEN=_shtab_compgen_files
 
+_shtab_gpuwright_validate___profile_choices=(quick standard burn-in)
 _shtab_gpuwright_size___preset_choices=(academic workstation enterprise edge)
 _shtab_gpuwright_size___train_choices=(full lora qlora)
 _shtab_gpuwright_size___weights_choices=(fp32 bf16 fp16 fp8 int8 int4 nf4 mxfp4 q8_0 q4_k_m)
@@ -161,6 +162,7 @@ _shtab_gpuwright_validate__K_nargs=0
 _shtab_gpuwright_validate___ask_become_pass_nargs=0
 _shtab_gpuwright_validate___full_nargs=0
 _shtab_gpuwright_validate___no_reboot_nargs=0
+_shtab_gpuwright_validate___busy_nargs=0
 _shtab_gpuwright_doctor__h_nargs=0
 _shtab_gpuwright_doctor___help_nargs=0
 _shtab_gpuwright_doctor___json_nargs=0

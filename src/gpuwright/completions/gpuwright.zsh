@@ -370,6 +370,10 @@ _shtab_gpuwright_validate_options=(
   "--full[look at everything again, also where a seal is good]"
   "--no-reboot[never reboot a host]"
   "--report[where the report is written (default\: the user\'s state directory)]:DIR:_files -/"
+  "--profile[how hard\: look only, load the cards for at most 5 minutes, or for as long as --for says (default\: quick)]:profile:(quick standard burn-in)"
+  "--for[of a burn-in\: 90m, 12h (default\: 1h)]:TIME:"
+  "--busy[load cards too that compute for somebody]"
+  "--boots[read the kernel log of N earlier boots as well (at most 10)]:N:"
 )
 
 # guard to ensure default positional specs are added only once per session

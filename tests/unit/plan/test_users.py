@@ -232,7 +232,7 @@ def test_the_environments_are_measured_and_nothing_of_the_machine_is() -> None:
     whole: Any = {**plan, "given": given}
     found = measurements.measure(drafted.context, whole)
     assert [row["python"] for row in found["environments"]] == [f"{PLACE}/pytorch/bin/python"]
-    assert (found["smi"], found["log"], found["compute"], found["storage"]) == (None, False, [], False)
+    assert (found["smi"], found["log"], found["compute"], found["storage"]) == (None, None, [], False)
     assert found["tools"]["names"] == []
 
 
