@@ -30,6 +30,7 @@ OWN_ENTRIES = (
     "extravars.json",
     "report.json",
     "report.html",
+    "outliers.json",
     "junit.xml",
 )
 

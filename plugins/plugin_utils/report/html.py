@@ -48,7 +48,8 @@ _ORDER = {"fail": 0, "incomplete": 1, "warn": 2, "pass": 3, "skip": 4}
 # Left to right as a node is built; groups that are not named here follow by name.
 _GROUPS = (
     "driver", "smi", "gpu", "ecc", "remap", "pages", "repair", "temp", "throttle", "power", "fan", "pcie", "persistence",
-    "fabric", "fabricmanager", "cuda", "dcgm", "framework", "container", "fio", "disk", "packages", "seals", "proof",
+    "fabric", "fabricmanager", "kernel", "cuda", "dcgm", "load", "nccl", "framework", "train", "container", "fio", "disk", "packages",
+    "seals", "proof",
 )  # fmt: skip
 OPEN_DETAILS = 5
 """So many hosts with trouble are unfolded; the others open at a tap."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, TypedDict
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
@@ -22,7 +22,7 @@ from ...model.stack import Stack
 from ...model.watch import Watch
 from ...model.work import File, Unit, Work
 from ...resolver.branch import END_IS_NEAR
-from ...rules import load_rules
+from ...rules import Row, load_rules
 from .. import programs
 from ..base import Component, Context, Finding, Manages, Step
 from ..view import View
@@ -31,6 +31,7 @@ from . import program
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
+    from ansible_collections.gpuwright.node.plugins.module_utils.measure.kernel_log_judge import Row as Meaning
 
 NAME = "watch"
 SERVICE = "gpuwright-watch.service"
@@ -138,18 +139,24 @@ def _settings(wished: Watch) -> str:
         ],
         "branches": [{"branch": row["branch"], "eol": row["eol"]} for row in rules["driver_branches"]["rows"]],
         "end_is_near": END_IS_NEAR.days,
-        "xid": [
-            {
-                "codes": row["codes"],
-                "meaning": row["meaning"],
-                "severity": row["severity"],
-                "action": row["action"],
-                "remedy": row["remedy"],
-            }
-            for row in rules["xid"]["rows"]
-        ],
+        "xid": _meanings(rules["xid"]["rows"]),
+        "sxid": _meanings(rules["sxid"]["rows"]),
     }
     return json.dumps(settings, indent=1, sort_keys=True) + "\n"
+
+
+def _meanings(rows: Iterable[Row]) -> list[Meaning]:
+    """What numbers of the kernel log mean, without where that was read."""
+    return [
+        {
+            "codes": row["codes"],
+            "meaning": row["meaning"],
+            "severity": row["severity"],
+            "action": row["action"],
+            "remedy": row["remedy"],
+        }
+        for row in rows
+    ]
 
 
 def _service(wished: Watch, python: str) -> str:
