@@ -11,6 +11,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import A
 
 from ..health import load_figures
 from ..model import sections
+from ..resolver import dcgm
 from ..rules import load_rules
 from ..wish.reading import is_yes
 
@@ -166,9 +167,7 @@ def _has_dcgm(context: Context) -> bool:
 
 
 def _wishes_dcgm(context: Context) -> bool:
-    exporters = context.stack.get("monitoring_exporters")
-    gpu = exporters["gpu"] if exporters else None
-    return gpu is not None and gpu["dcgm"] is not None
+    return dcgm.of_stack(context.stack) is not None
 
 
 def _parted(context: Context) -> bool:

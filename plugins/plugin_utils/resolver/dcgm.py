@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Monitoring
     from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverStack
 
+    from ..model.stack import Stack
+
 WANT = "dcgm"
 EXPORTER = "datacenter-gpu-manager-exporter"
 _CORE = "datacenter-gpu-manager-4"
@@ -81,6 +83,12 @@ def _major(machine: Machine, driver: DriverStack | None, log: Log) -> Row | None
     old = {card.architecture for card in machine.cards}
     rows = [row for row in rows if not old & set(row["without"])]
     return max(rows, key=lambda row: int(row["since"]), default=None)
+
+
+def of_stack(stack: Stack) -> Dcgm | None:
+    """Return DCGM where it is what tells of the cards."""
+    exporters = stack.get("monitoring_exporters")
+    return exporters["gpu"]["dcgm"] if exporters and exporters["gpu"] else None
 
 
 def is_ours(seen: Monitoring | None, sealed: Mapping[str, object]) -> bool:

@@ -11,7 +11,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
 from ..model.stack import Builder, Repository, Stack
 from ..rules import Row, Rules, cite
 from ..wish import Wish
-from . import cuda_distro, foreign, grafana, keys, local_repository, source_files, systems, upstreams
+from . import cuda_distro, dcgm, foreign, grafana, keys, local_repository, source_files, systems, upstreams
 from .log import Log, Unresolved, conflict
 from .machine import Machine
 from .naming import RPM_FAMILY
@@ -50,8 +50,7 @@ def choose(machine: Machine, wish: Wish, system: Row, stack: Stack, log: Log) ->
     sources = {part.source for part in PARTS if part.key in stack and part.is_packaged(part.of(stack))}
     toolkit, libraries = TOOLKIT_SOURCE in sources, CUDA_SOURCE in sources
     barred = installed is not None and installed["source"] == "distro" and _has_cuda(machine)
-    exporters = stack.get("monitoring_exporters")
-    libraries = libraries or bool(exporters and exporters["gpu"] and exporters["gpu"]["dcgm"])
+    libraries = libraries or dcgm.of_stack(stack) is not None
     if (installed and installed["source"] == "nvidia") or libraries or (toolkit and shared) or barred:
         found.append(_cuda(machine, wish, system, driver, log))
     if toolkit and not shared:

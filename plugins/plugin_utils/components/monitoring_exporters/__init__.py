@@ -34,7 +34,6 @@ from . import firewall, judgement, seen, units
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
 
-    from ...model.monitoring_exporters import Dcgm
     from ...model.plan import Removes
     from ...model.stack import Stack
     from ...wish import Wish
@@ -121,16 +120,10 @@ def _old(context: Context) -> list[str]:
 
 def _lowest(stack: Stack) -> dict[str, str]:
     """The versions that DCGM's packages and its exporter have at least."""
-    brought = _dcgm(stack)
+    brought = dcgm.of_stack(stack)
     if not brought:
         return {}
     return {name: brought["exporter"] if name == dcgm.EXPORTER else brought["version"] for name in brought["packages"]}
-
-
-def _dcgm(stack: Stack) -> Dcgm | None:
-    """DCGM, where it is what tells of the cards."""
-    exporters = stack.get("monitoring_exporters")
-    return exporters["gpu"]["dcgm"] if exporters and exporters["gpu"] else None
 
 
 def version_prefixes(stack: Stack, _aim: str | None = None) -> dict[str, str]:
@@ -158,7 +151,7 @@ def inputs(context: Context) -> Mapping[str, object]:
 
 def demands(stack: Stack, wish: Wish) -> list[Demand]:
     """Return what the package index has to have: node_exporter in any version, and DCGM from that of the pair on."""
-    brought, lowest = _dcgm(stack), _lowest(stack)
+    brought, lowest = dcgm.of_stack(stack), _lowest(stack)
     others = [name for name in _packages(stack) if name not in lowest]
     found = [Demand("node_exporter", "", others, lambda _name, _found: True)] if others else []
     if brought:
