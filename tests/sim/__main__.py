@@ -53,7 +53,8 @@ def _parser() -> argparse.ArgumentParser:
     fault.add_argument(
         "kind",
         help="module-not-loaded, version-mismatch, fallen-off-bus, ecc, throttling, narrow-pcie, garbage-smi, hanging-smi,"
-        " fio-fails, cuda-unknown",
+        " fio-fails, cuda-unknown, wrong-memory, wrong-results, hanging-load, crashing-load, failing-load, and throttling-, narrow-pcie-,"
+        " ecc- and lost-under-load",
     )
     fault.add_argument("--clear", action="store_true", help="take it back (KIND may be all)")
 

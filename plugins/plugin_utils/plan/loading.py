@@ -106,8 +106,9 @@ def time_of(given: Given, *, diagnostic: bool) -> Time:
         return Time(2, _STANDARD_SECONDS, _FRAMEWORK_SECONDS)
     seconds = given["seconds"]
     level, takes = next((level, takes) for level, least, takes in _LEVELS if seconds >= least)
-    framework = max(_FRAMEWORK_SECONDS, seconds // 10)
-    return Time(level, max(seconds - framework - (takes if diagnostic else 0), _STANDARD_SECONDS), framework)
+    # A short one is shared out as well.
+    framework = max(min(_FRAMEWORK_SECONDS, seconds // 3), seconds // 10)
+    return Time(level, max(seconds - framework - (takes if diagnostic else 0), seconds // 3), framework)
 
 
 def diagnostic(context: Context, given: Given, count: int | None) -> Diagnostic | None:

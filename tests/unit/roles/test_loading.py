@@ -87,6 +87,12 @@ def test_the_longer_a_burn_in_the_deeper_dcgm_looks_and_all_of_it_is_used(second
     assert with_dcgm.driver + with_dcgm.framework + takes == seconds
 
 
+def test_a_short_burn_in_is_shared_out_too() -> None:
+    for there in (True, False):
+        found = loading.time_of(loading.asked(burn_in(30)), diagnostic=there)
+        assert (found.driver >= 10, found.framework) == (True, 10)
+
+
 def test_a_burn_in_takes_an_hour_where_nothing_is_said() -> None:
     for said in ({"validate_profile": "burn-in"}, burn_in(0)):
         found = loading.time_of(loading.asked(said), diagnostic=False)

@@ -302,6 +302,16 @@ def _cuda_devices(gpu: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
+# What makes the stand-in libcuda a broken card, see stubs/libcuda.c.
+_CUDA_FAULTS = {
+    "wrong-memory": "flip 1000 5",
+    "wrong-results": "wrong compute_fma",
+    "hanging-load": "hang",
+    "crashing-load": "crash",
+    "failing-load": "launch 719",
+}
+
+
 def _write_cuda_state(gpus: list[dict[str, Any]], module: dict[str, Any] | None) -> None:
     """The lines that the stand-in libcuda reads: result of cuInit, the module's version, one line a card."""
     no_device, not_ready, unknown = 100, 802, 999
@@ -317,6 +327,7 @@ def _write_cuda_state(gpus: list[dict[str, Any]], module: dict[str, Any] | None)
     for gpu in working:
         major, minor = gpu["compute_capability"].split(".")
         lines.append(f"gpu {gpu['memory_mib']} {major} {minor} {gpu['uuid']} {gpu['bus_id']} {gpu['name']}")
+    lines += [line for kind, line in _CUDA_FAULTS.items() if node.fault(kind) is not None]
     temporary = node.VIEW / "cuda.new"
     temporary.write_text("\n".join(lines) + "\n")
     temporary.replace(node.VIEW / "cuda")

@@ -6,6 +6,7 @@ The scenario and the faults survive a reboot (/etc/gpuwright-sim); what was load
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,9 @@ WSL_BUILD = "580.178.04"
 Scenario = dict[str, Any]
 Gpu = dict[str, Any]
 
+# Seconds since the last launch after which the cards rest.
+_STILL = 2.0
+
 # kind: what it does. A kind may be followed by ":N", the index of the card that it strikes (the first without).
 FAULTS = {
     "module-not-loaded": "the NVIDIA kernel modules are not loaded and cannot be",
@@ -32,6 +36,15 @@ FAULTS = {
     "hanging-smi": "nvidia-smi never ends",
     "fio-fails": "the disk gives input/output errors under fio",
     "cuda-unknown": "cuInit answers 999 although nvidia-smi is happy",
+    "wrong-memory": "a bit of the cards' memory is stuck",
+    "wrong-results": "the cards miscalculate",
+    "hanging-load": "a program on the cards never ends",
+    "crashing-load": "a program on the cards brings its process down",
+    "failing-load": "a program on the cards fails (CUDA_ERROR_LAUNCH_FAILED)",
+    "throttling-under-load": "a card becomes too hot as soon as it works",
+    "narrow-pcie-under-load": "a card that works has 4 lanes of PCIe",
+    "ecc-under-load": "a card that works gets uncorrectable memory errors",
+    "lost-under-load": "a card that works no longer answers",
 }
 
 
@@ -53,6 +66,14 @@ def fault(kind: str) -> int | None:
         if name == kind:
             return int(index or 0)
     return None
+
+
+def working() -> bool:
+    """Whether the cards work: the stand-in libcuda touches a file at each launch."""
+    try:
+        return time.time() - (VIEW / "working").stat().st_mtime < _STILL
+    except FileNotFoundError:
+        return False
 
 
 def loaded() -> dict[str, dict[str, Any]]:

@@ -24,7 +24,7 @@ NO_LIBRARY = (
     "NVIDIA-SMI couldn't find libnvidia-ml.so library in your system. Please make sure that the NVIDIA Display Driver is properly "
     "installed and present in your system.\nPlease also try adding directory that contains libnvidia-ml.so to your system PATH.\n"
 )
-_TEMPERATURE_IDLE, _TEMPERATURE_HOT = 34, 93
+_TEMPERATURE_IDLE, _TEMPERATURE_WORKING, _TEMPERATURE_HOT = 34, 61, 93
 
 
 class Refusal(Exception):
@@ -86,7 +86,8 @@ def _told(gpus: list[Gpu], arguments: list[str], library: str, *, listing: bool)
         if argument.startswith("--query-gpu="):
             return csv(gpus, argument.split("=", 1)[1], _format(arguments), library)
     if "-x" in arguments or "--xml-format" in arguments:
-        return xml(gpus, library, _conditions(), time.strftime("%a %b %d %H:%M:%S %Y"), hardware.fabric_state())
+        now, fabric = time.strftime("%a %b %d %H:%M:%S %Y"), hardware.fabric_state()
+        return xml(gpus, library, _conditions(), now, fabric, working=node.working())
     return table(gpus, library)
 
 
@@ -143,6 +144,8 @@ def _connect() -> tuple[str, dict[str, Any]]:
 
 def _refuse_lost(gpus: list[Gpu]) -> None:
     lost = node.fault("fallen-off-bus")
+    if lost is None and node.working():
+        lost = node.fault("lost-under-load")
     if lost is not None and lost < len(gpus):
         bus = gpus[lost]["bus_id"].upper()
         raise Refusal(
@@ -152,7 +155,11 @@ def _refuse_lost(gpus: list[Gpu]) -> None:
 
 
 def _conditions() -> dict[str, int | None]:
-    return {kind: node.fault(kind) for kind in ("ecc", "throttling", "narrow-pcie")}
+    kinds = ("ecc", "throttling", "narrow-pcie")
+    found = {kind: node.fault(kind) for kind in kinds}
+    if node.working():
+        found |= {kind: struck for kind in kinds if (struck := node.fault(f"{kind}-under-load")) is not None}
+    return found
 
 
 def cuda_version(library: str) -> str:
@@ -263,9 +270,17 @@ def _persistence(gpu: Gpu) -> str:
 Node = tuple[str, Any]
 
 
-def xml(gpus: list[Gpu], library: str, conditions: dict[str, int | None], now: str, fabric: str | None = None) -> str:
+def xml(
+    gpus: list[Gpu],
+    library: str,
+    conditions: dict[str, int | None],
+    now: str,
+    fabric: str | None = None,
+    *,
+    working: bool = False,
+) -> str:
     """The answer to -q -x, in the shape of branch 580. CONDITIONS: fault to the index of the card that it strikes, or None.
-    FABRIC: state of the NVSwitch fabric, None where there is none.
+    FABRIC: state of the NVSwitch fabric, None where there is none. WORKING: the cards are under load, with numbers of our own.
     """
     tree: list[Node] = [
         ("timestamp", now),
@@ -276,7 +291,7 @@ def xml(gpus: list[Gpu], library: str, conditions: dict[str, int | None], now: s
     head = '<?xml version="1.0" ?>\n<!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v12.dtd">\n<nvidia_smi_log>\n'
     body = "".join(_render(entry, 1) for entry in tree)
     for index, gpu in enumerate(gpus):
-        here = {kind for kind, struck in conditions.items() if struck == index}
+        here = {kind for kind, struck in conditions.items() if struck == index} | ({"working"} if working else set())
         inner = "".join(_render(entry, 2) for entry in _gpu(index, gpu, library, here, fabric))
         body += f'\t<gpu id="{_long_bus_id(gpu)}">\n{inner}\t</gpu>\n'
     return head + body + "</nvidia_smi_log>\n"
@@ -301,7 +316,7 @@ def _all(names: str, value: str = "N/A") -> list[Node]:
 
 
 def _gpu(index: int, gpu: Gpu, library: str, faults: set[str], fabric: str | None) -> list[Node]:
-    hot = "throttling" in faults
+    hot, working = "throttling" in faults, "working" in faults
     mode = _mig_mode(gpu) if gpu["mig"] else "N/A"
     return [
         ("product_name", gpu["name"]),
@@ -343,7 +358,7 @@ def _gpu(index: int, gpu: Gpu, library: str, faults: set[str], fabric: str | Non
         ("pci", _pci(gpu, narrow="narrow-pcie" in faults)),
         ("fan_speed", gpu.get("fan", "N/A")),
         ("performance_state", "P0"),
-        ("clocks_event_reasons", _event_reasons(hot=hot)),
+        ("clocks_event_reasons", _event_reasons(hot=hot, working=working)),
         (
             "fb_memory_usage",
             [
@@ -359,13 +374,19 @@ def _gpu(index: int, gpu: Gpu, library: str, faults: set[str], fabric: str | Non
         ),
         ("cc_protected_memory_usage", _all("total used free", "0 MiB")),
         ("compute_mode", board.state(gpu)["compute"]),
-        ("utilization", _all("gpu_util memory_util encoder_util decoder_util jpeg_util ofa_util", "0 %")),
+        (
+            "utilization",
+            [
+                *_all("gpu_util memory_util", "100 %" if working else "0 %"),
+                *_all("encoder_util decoder_util jpeg_util ofa_util", "0 %"),
+            ],
+        ),
         ("ecc_mode", [("current_ecc", _ecc_mode(gpu, "ecc")), ("pending_ecc", _ecc_mode(gpu, "ecc_pending"))]),
         ("ecc_errors", _ecc_errors(gpu, broken="ecc" in faults)),
         ("retired_pages", _retired_pages(gpu)),
         ("remapped_rows", _remapped_rows(gpu, broken="ecc" in faults)),
-        ("temperature", _temperature(index, gpu, hot=hot)),
-        ("gpu_power_readings", _power(gpu, hot=hot)),
+        ("temperature", _temperature(index, gpu, hot=hot, working=working)),
+        ("gpu_power_readings", _power(gpu, drawing=hot or working)),
         ("gpu_memory_power_readings", _all("average_power_draw instant_power_draw")),
         (
             "module_power_readings",
@@ -463,8 +484,9 @@ _EVENT_REASONS = (
 )
 
 
-def _event_reasons(*, hot: bool) -> list[Node]:
-    active = {"hw_slowdown", "hw_thermal_slowdown", "sw_thermal_slowdown"} if hot else {"gpu_idle"}
+def _event_reasons(*, hot: bool, working: bool) -> list[Node]:
+    resting = set() if working else {"gpu_idle"}
+    active = {"hw_slowdown", "hw_thermal_slowdown", "sw_thermal_slowdown"} if hot else resting
     return [(f"clocks_event_reason_{name}", "Active" if name in active else "Not Active") for name in _EVENT_REASONS]
 
 
@@ -515,8 +537,8 @@ def _remapped_rows(gpu: Gpu, *, broken: bool) -> Any:
     ]  # fmt: skip
 
 
-def _temperature(index: int, gpu: Gpu, *, hot: bool) -> list[Node]:
-    now = _TEMPERATURE_HOT if hot else _TEMPERATURE_IDLE + index
+def _temperature(index: int, gpu: Gpu, *, hot: bool, working: bool) -> list[Node]:
+    now = _TEMPERATURE_HOT if hot else (_TEMPERATURE_WORKING if working else _TEMPERATURE_IDLE) + index
     return [
         ("gpu_temp", f"{now} C"), ("gpu_temp_tlimit", "N/A"), ("gpu_temp_max_threshold", "95 C"), ("gpu_temp_slow_threshold", "92 C"),
         ("gpu_temp_max_gpu_threshold", "87 C"), ("gpu_target_temperature", "N/A" if gpu["ecc"] else "83 C"),
@@ -524,8 +546,8 @@ def _temperature(index: int, gpu: Gpu, *, hot: bool) -> list[Node]:
     ]  # fmt: skip
 
 
-def _power(gpu: Gpu, *, hot: bool) -> list[Node]:
-    draw = f"{gpu['power_w'] * 0.95 if hot else gpu['idle_w']:.2f} W"
+def _power(gpu: Gpu, *, drawing: bool) -> list[Node]:
+    draw = f"{gpu['power_w'] * 0.95 if drawing else gpu['idle_w']:.2f} W"
     limit, usual = f"{board.state(gpu)['power']:.2f} W", f"{gpu['power_w']:.2f} W"
     return [
         ("power_state", "P0"), ("average_power_draw", draw), ("instant_power_draw", draw), ("current_power_limit", limit),
