@@ -43,35 +43,34 @@ def test_healthy_cards_are_proven_under_load(machine: Node) -> None:
     assert run.code == 0, str(run)
     assert found["load.memory"] == found["load.compute"] == found["load.clocks"] == found["load.pcie_width"] == {"pass"}
     assert not [id_ for id_, statuses in found.items() if id_.startswith("load.") and statuses - {"pass", "skip"}]
-    assert machine.shell("pgrep -f card_load", check=False) == ""
+    assert machine.shell("pgrep -f '[c]ard_load'", check=False) == ""
 
 
 @pytest.mark.parametrize(
-    ("fault", "id_", "status"),
+    ("fault", "id_"),
     [
-        ("wrong-memory", "load.memory", "fail"),
-        ("wrong-results", "load.compute", "fail"),
-        ("hanging-load", "load.runs", "fail"),
-        ("crashing-load", "load.runs", "fail"),
-        ("failing-load", "load.runs", "fail"),
-        ("throttling-under-load", "load.throttle_hw", "fail"),
-        ("narrow-pcie-under-load:1", "load.pcie_width", "fail"),
-        ("ecc-under-load", "load.ecc_volatile_unc", "fail"),
-        ("lost-under-load", "load.gpu_lost", "fail"),
+        ("wrong-memory", "load.memory"),
+        ("wrong-results", "load.compute"),
+        ("hanging-load", "load.runs"),
+        ("crashing-load", "load.runs"),
+        ("failing-load", "load.runs"),
+        ("throttling-under-load", "load.throttle_hw"),
+        ("narrow-pcie-under-load:1", "load.pcie_width"),
+        ("ecc-under-load", "load.ecc_volatile_unc"),
+        ("lost-under-load", "load.smi"),
     ],
 )
-def test_what_is_wrong_only_under_load_is_found(machine: Node, fault: str, id_: str, status: str) -> None:
-    at_rest = {
-        check["id"] for check in machine.run("doctor", "--want=driver=580").host["checks"] if check["status"] == "fail"
-    }
+def test_what_is_wrong_only_under_load_is_found(machine: Node, fault: str, id_: str) -> None:
     machine.fault(fault)
     try:
+        doctor = machine.run("doctor", "--want=driver=580")
         run, found = proven(machine)
     finally:
         machine.fault(fault, clear=True)
     assert (run.code, run.host["verdict"]) == (1, "fail"), str(run)
-    assert status in found.get(id_, set()), {key: value for key, value in found.items() if key.startswith("load.")}
-    assert at_rest == set()
+    assert "fail" in found.get(id_, set()), {key: value for key, value in found.items() if key.startswith("load.")}
+    # The last proof may be the one of the fault before.
+    assert {check["id"] for check in doctor.host["checks"] if check["status"] == "fail"} <= {"proof.age"}
 
 
 def test_a_healthy_node_is_proven_again_after_all_of_that(machine: Node) -> None:
