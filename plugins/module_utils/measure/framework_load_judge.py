@@ -519,7 +519,7 @@ def _trained(check_id: str, gpu: Optional[str], step: Step) -> Check:
         wrong = "the loss is no number any more"
     elif step["ranks"] > 1 and framework_load.number(step.get("drift")) != 0:
         wrong = f"the parameters differ between the ranks (by {step.get('drift')})"
-    elif step["steps"] >= LEAST_STEPS and not last < first:
+    elif step["steps"] >= LEAST_STEPS and last >= first:
         wrong = "the loss does not fall"
     if wrong:
         return checks.failed(

@@ -134,7 +134,7 @@ def _label(card: Mapping[str, object]) -> str:
 def _labelled(told: str, models: Mapping[str, str]) -> str:
     """The card that a check speaks of, by its whole label, its index or its place on the bus."""
     for label in models:
-        index, _, place = label.partition(" ")
+        index, _blank, place = label.partition(" ")
         if told in (label, index, place.strip("()")):
             return label
     return told
