@@ -201,6 +201,9 @@ def _validate(verbs: _Verbs[Parser]) -> None:
     proof.add_argument(
         "--for", metavar="TIME", dest="duration", type=_duration, help="of a burn-in: 90m, 12h (default: 1h)"
     )
+    proof.add_argument(
+        "--fabric", action="store_true", help="measure NCCL between the hosts as well: by pairs, then all together"
+    )
     proof.add_argument("--busy", action="store_true", help="load cards too that compute for somebody")
     proof.add_argument(
         "--boots", metavar="N", type=_boots, help="read the kernel log of N earlier boots as well (at most 10)"

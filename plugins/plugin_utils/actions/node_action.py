@@ -109,12 +109,16 @@ class NodeAction(ActionBase):  # type: ignore[misc]  # ansible-core ships no typ
         finally:
             self._shared_loader_obj = loaders
 
+    def _admit(self, module: str, said: str) -> str:
+        """What a module said, once the gate let it in."""
+        return gate.admit(module, said)
+
     def _parse_returned_data(self, res: Result, profile: str) -> Result:
         """Ansible's own reading of an answer, behind the gate."""
         module, host = self._asked
         try:
             said = {
-                "stdout": gate.admit(module, res.get("stdout") or ""),
+                "stdout": self._admit(module, res.get("stdout") or ""),
                 "stderr": gate.words(res.get("stderr") or ""),
             }
         except gate.Refused as error:

@@ -28,6 +28,12 @@ MOST_DEPTH = 24
 #: Characters that are kept of what is no answer at all, for a person to read.
 MOST_WORDS = 8_000
 
+#: What ansible-core says of a job besides the answer (async_wrapper, async_status).
+JOB = (
+    "ansible_job_id", "started", "finished", "results_file", "stdout", "stderr", "stdout_lines", "stderr_lines",
+    "_ansible_suppress_tmpdir_delete", "outdata", "child_pid", "erased",
+)  # fmt: skip
+
 ANSWERS = Path(__file__).with_name("answers.json")
 
 
@@ -52,6 +58,25 @@ def admit(module: str, said: str) -> str:
     name = "failure" if isinstance(answer, dict) and answer.get("failed") is True else module
     try:
         return json.dumps(_CHECKS[name](answer))
+    except Mismatch as error:
+        raise Refused(str(error)) from None
+
+
+def admit_job(module: str, said: str) -> str:
+    """The same for what Ansible says around a module that runs by itself on the node (``async``): its state, and the answer at its end.
+
+    Raises Refused.
+    """
+    _limit(said)
+    found = _cut_out(said)
+    if found is None:
+        return words(said)
+    answer = _read(found)
+    state = {key: answer.pop(key) for key in JOB if key in answer}
+    ended = bool(state.get("finished"))
+    name = "failure" if answer.get("failed") else module
+    try:
+        return json.dumps({**_CHECKS["job"](state), **(_CHECKS[name](answer) if ended or answer.get("failed") else {})})
     except Mismatch as error:
         raise Refused(str(error)) from None
 

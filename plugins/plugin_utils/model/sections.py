@@ -29,6 +29,11 @@ def cards(facts: Facts) -> list[Card]:
     return data["gpus"] if data else []
 
 
+def parted(facts: Facts) -> bool:
+    """Whether a card is parted (MIG): a program sees one instance then, however many there are."""
+    return any(card["mig"]["current"] for card in cards(facts))
+
+
 def seal(facts: Facts, component: str) -> Seal | None:
     """Return the seal of a component; None where there is none, or nobody could look."""
     return (facts["seals"] or {}).get(component)

@@ -113,7 +113,7 @@ def time_of(given: Given, *, diagnostic: bool) -> Time:
 
 def diagnostic(context: Context, given: Given, count: int | None) -> Diagnostic | None:
     """DCGM's diagnostic, where DCGM is wished or there; not of parted cards (MIG), which it leaves out."""
-    if given["profile"] == QUICK or not _has_dcgm(context) or _parted(context):
+    if given["profile"] == QUICK or not _has_dcgm(context) or sections.parted(context.facts):
         return None
     expected: Diagnostic = {"expected_gpus": count} if count else {}
     return {"level": time_of(given, diagnostic=True).level, "required": _wishes_dcgm(context), **expected}
@@ -142,7 +142,7 @@ def of_framework(
     if given["profile"] == QUICK or not ABOUT[environment["name"]].loads:
         return None
     with_cards = bool(environment.get("cuda")) and cards
-    count = _number(context)
+    count = number(context)
     what = [*_BY_CARD, *(_TOGETHER if count > 1 else ())] if with_cards else ["tflops", "train", "collectives", "ddp"]
     turns = len(_BY_CARD) * count + len(_TOGETHER) if with_cards else len(what)
     whole = time_of(given, diagnostic=_has_dcgm(context)).framework
@@ -158,7 +158,7 @@ def of_framework(
     }
 
 
-def _number(context: Context) -> int:
+def number(context: Context) -> int:
     """How many cards there are: in WSL none is on the bus, before the first load nvidia-smi names none."""
     return max(len(context.facts["pci"]["gpus"] or ()), len(sections.cards(context.facts)), 1)
 
@@ -169,7 +169,3 @@ def _has_dcgm(context: Context) -> bool:
 
 def _wishes_dcgm(context: Context) -> bool:
     return dcgm.of_stack(context.stack) is not None
-
-
-def _parted(context: Context) -> bool:
-    return any(card["mig"]["current"] for card in sections.cards(context.facts))

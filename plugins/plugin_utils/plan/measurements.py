@@ -12,7 +12,7 @@ from ..components import COMPONENTS, package_calls
 from ..health import judge_kernel_log
 from ..model import sections
 from ..wish.reading import is_yes
-from . import loading
+from . import fabric, loading
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
@@ -91,7 +91,8 @@ class Toolkit(TypedDict, total=False):
 
 class Given(TypedDict):
     """What neither the plan nor the node tells. ``storage``: whether the storage is measured; ``containers``: whether some are started;
-    ``load``: how the cards are loaded; ``boots``: how many earlier boots of the kernel log are read.
+    ``load``: how the cards are loaded; ``boots``: how many earlier boots of the kernel log are read; ``fabric``: whether and how this host
+    is measured with others.
     """
 
     pending: bool
@@ -100,13 +101,15 @@ class Given(TypedDict):
     containers: bool
     load: loading.Given
     boots: int
+    fabric: fabric.Given
 
 
 class Measurements(TypedDict):
     """What is measured: None or nothing where it is left out, and ``gaps`` say why.
 
     ``tools`` are installed first. ``module``: without a card the module can still be tried. ``diagnostic``, ``load`` and
-    ``framework_loads`` load the cards. ``log``: the kernel's, with so many earlier boots. ``storage``: by fio.
+    ``framework_loads`` load the cards. ``fabric``: what this host brings to what is measured between hosts. ``log``: the kernel's, with so
+    many earlier boots. ``storage``: by fio.
     """
 
     tools: PackageCall
@@ -117,6 +120,7 @@ class Measurements(TypedDict):
     diagnostic: loading.Diagnostic | None
     load: loading.Load | None
     framework_loads: list[loading.FrameworkLoad]
+    fabric: fabric.Own | None
     toolkits: list[Toolkit]
     containers: list[ContainerQuestion]
     environments: list[Framework]
@@ -141,6 +145,7 @@ def measure(context: Context, plan: Plan) -> Measurements:
         "framework_loads": []
         if context.provision_only or given["pending"]
         else _framework_loads(context, plan, cards=cards),
+        "fabric": _fabric(context, plan, cards=cards),
         "toolkits": _toolkits(context, plan, cards=cards),
         "containers": [each for each in _containers(context) if _starts(each, given)] if cards else [],
         "environments": [] if context.provision_only or given["pending"] else _frameworks(context, plan),
@@ -160,6 +165,7 @@ def _of_user(context: Context, plan: Plan) -> Measurements:
         "diagnostic": None,
         "load": None,
         "framework_loads": [],
+        "fabric": None,
         "toolkits": [],
         "containers": [],
         "environments": _frameworks(context, plan),
@@ -181,6 +187,7 @@ def asked(inputs: Inputs, ignore: Sequence[str], *, pending: bool) -> Given:
         "containers": containers,
         "load": loading.asked(variables),
         "boots": int(str(variables.get("validate_boots") or 0)),
+        "fabric": fabric.asked(variables),
     }
 
 
@@ -213,8 +220,7 @@ def _count(plan: Plan) -> int | None:
 
 def _seen_by_a_program(context: Context, plan: Plan) -> int | None:
     """How many cards a program must see. Of parted cards (MIG) CUDA shows it one instance, however many there are."""
-    parted = any(card["mig"]["current"] for card in sections.cards(context.facts))
-    return None if parted else _count(plan)
+    return None if sections.parted(context.facts) else _count(plan)
 
 
 def _own_kernel(facts: Facts) -> bool:
@@ -339,6 +345,26 @@ def _framework_loads(context: Context, plan: Plan, *, cards: bool) -> list[loadi
     return [load for load in loads if load is not None]
 
 
+def _fabric(context: Context, plan: Plan, *, cards: bool) -> fabric.Own | None:
+    given = _given(plan)
+    if not given["fabric"]["asked"] or _no_fabric(context, plan):
+        return None
+    libraries = {each["name"]: _first(each.get("loader_path")) for each in context.stack.get("frameworks") or ()}
+    count = loading.number(context) if cards else 0
+    return fabric.own(context, given["fabric"], libraries, cards=count, busy=given["load"]["busy"])
+
+
+def _no_fabric(context: Context, plan: Plan) -> tuple[str, str] | None:
+    """Why this host brings nothing to what is measured between hosts, and what to do; None where it does."""
+    if context.provision_only or _given(plan)["pending"]:
+        return "no card computes yet", "prove the host again when they do"
+    if sections.parted(context.facts):
+        return "NCCL does not work over parted cards (MIG)", "switch MIG off on the hosts of the fabric"
+    if not fabric.environments(context):
+        return "no environment with PyTorch is wished, which brings NCCL", "gpuwright up --want pytorch"
+    return None
+
+
 def _first(libraries: str | None) -> dict[str, str]:
     """Variables by which the libraries of a directory are found first."""
     return {"LD_LIBRARY_PATH": libraries} if libraries else {}
@@ -363,6 +389,10 @@ def _gaps(context: Context, plan: Plan, *, cards: bool) -> list[Check]:
         ]
     left_out = [each for each in _containers(context) if not cards or not _starts(each, _given(plan))]
     found += [_no_container(each, context, plan, cards=cards) for each in left_out]
+    no_fabric = _no_fabric(context, plan) if _given(plan)["fabric"]["asked"] else None
+    if no_fabric:
+        reason, remedy = no_fabric
+        found.append(checking.incomplete("fabric.runs", reason, action="configure", remedy=remedy))
     if not _given(plan)["storage"]:
         found.append(_left_out("fio.storage", "validate_storage is false", severity="warning"))
     return found

@@ -26,6 +26,8 @@ def _variables(args: argparse.Namespace) -> dict[str, object]:
     """
     if args.duration is not None and args.profile != "burn-in":
         raise BadInput("--for is how long a burn-in takes", ["gpuwright validate --profile burn-in --for 12h"])
+    if args.fabric and not args.inventory:
+        raise BadInput("--fabric measures between hosts: give an inventory with -i")
     if args.user and (args.profile or args.busy or args.boots is not None):
         raise BadInput("the cards and the kernel log are root's to prove; --user proves the environments of your own")
     given = {
@@ -33,5 +35,6 @@ def _variables(args: argparse.Namespace) -> dict[str, object]:
         "validate_seconds": args.duration,
         "validate_busy": args.busy or None,
         "validate_boots": args.boots,
+        "validate_fabric": args.fabric or None,
     }
     return {name: value for name, value in given.items() if value is not None}

@@ -1,222 +1,150 @@
-"""The fabric's part of the driver: exactly the driver's version from the index, services after it, modules at boot."""
+"""Who is measured with whom between hosts, and what each is told for it."""
 
 from __future__ import annotations
 
-from datetime import date
+from collections import Counter
 from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components.nvidia_driver import secure_boot
-from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import index_query, sealing
-from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import Draft, make_draft
-from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.finish import finish
-from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.request import Request
-from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
-from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
-from tests.unit.plan import nodes
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import fabric, measurements
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.fabric import Member, Round
+from tests.unit.plan.nodes import bare, smi
+from tests.unit.roles.test_measurements import PYTORCH, measured
 
-REQUEST = Request(host="node", today=date(2026, 11, 20))
-SWITCHES = {"nvswitches": [{"bus_id": "00000000:60:00.0", "device": "22a3"}]}
-MANAGER = "nvidia-fabricmanager.service"
-EXACT = ("nvidia-fabricmanager", "libnvidia-nscq")
+ASKED = {"validate_fabric": True}
 
 
-def wish(**variables: Any) -> Wish:
-    return Wish.from_variables({"gpuwright_want": ["driver=580"], **variables})
-
-
-def drafted(facts: Any, asked: Wish | None = None) -> Draft:
-    draft = make_draft(facts, asked or wish(), load_rules(), REQUEST)
-    assert isinstance(draft, Draft), draft
-    return draft
-
-
-def reasons(facts: Any, asked: Wish | None = None) -> list[str]:
-    return [
-        finding.reason
-        for finding in drafted(facts, asked).findings.get("nvidia_driver", ())
-        if finding.action != "adopt"
-    ]
-
-
-def index(draft: Draft, **versions: list[str]) -> Any:
-    """An answer in which every package has the driver's version, but those that are named with _ for -; the first is the candidate."""
-    named = {name.replace("_", "-"): each for name, each in versions.items()}
-    rows = {name: named.get(name, [f"{nodes.DRIVER}-1"]) for name in draft.packages}
-    return nodes.index(packages={name: {"candidate": each[0], "versions": each} for name, each in rows.items()})
-
-
-@pytest.fixture
-def hgx() -> Any:
-    """A host with NVSwitches on which everything is right."""
-    facts = nodes.provisioned(pci=SWITCHES)
-    facts["packages"]["installed"] |= dict.fromkeys(EXACT, f"{nodes.DRIVER}-1")
-    facts["services"] |= {MANAGER: {"active": "active", "enabled": "enabled"}}
-    facts["fabric"] = {
-        "manager_stale": False,
-        "modules_loaded": [],
-        "modules_at_boot": [],
-        "peermem_module": "nvidia-peermem",
+def member(number: int, ranks: int = 8) -> Member:
+    return {
+        "python": "/opt/gpuwright/pytorch/bin/python",
+        "ranks": ranks,
+        "expect_cuda": True,
+        "busy": False,
+        "address": f"10.0.0.{number}",
+        "port": 29500,
+        "interface": "",
+        "environment": {},
     }
-    # Ours, and not adopted: a seal says so.
-    stack = nodes.driver_stack()
-    facts["seals"] = {"nvidia_driver": {"state": "good", "digest": "other", "stack": stack, "gpus": [], "packages": {}}}
+
+
+def members(count: int) -> dict[str, Member]:
+    return {f"node{number:03d}": member(number % 250) for number in range(count)}
+
+
+def groups(found: Round) -> set[tuple[str, ...]]:
+    return {tuple(part["hosts"]) for part in found["parts"].values()}
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 5, 7, 8])
+def test_of_up_to_eight_hosts_each_pair_is_measured_once(count: int) -> None:
+    rounds = fabric.pairs(members(count))
+    met = Counter(frozenset(pair) for each in rounds for pair in groups(each))
+    assert set(met.values()) == {1}
+    assert len(met) == count * (count - 1) // 2
+
+
+@pytest.mark.parametrize("count", [2, 3, 8, 9, 16, 33, 500])
+def test_in_a_round_a_host_is_in_one_pair_and_the_rounds_are_few(count: int) -> None:
+    rounds = fabric.pairs(members(count))
+    assert len(rounds) <= fabric.MOST_ROUNDS
+    for each in rounds:
+        every = [host for pair in groups(each) for host in pair]
+        assert len(every) == len(set(every)) == len(each["parts"]) == count - count % 2
+
+
+@pytest.mark.parametrize("count", [9, 16, 33, 500])
+def test_of_many_hosts_each_meets_others_than_before_in_every_round(count: int) -> None:
+    rounds = fabric.pairs(members(count))
+    met = Counter(frozenset(pair) for each in rounds for pair in groups(each))
+    assert max(met.values()) == 1
+    partners = Counter(host for pair in met for host in pair)
+    assert min(partners.values()) >= fabric.MOST_ROUNDS - count % 2
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_one_host_is_measured_with_nobody(count: int) -> None:
+    assert fabric.pairs(members(count)) == []
+
+
+def test_a_pair_has_one_listener_its_own_ranks_and_the_same_number_of_all() -> None:
+    found = fabric.pairs({"a": member(1, ranks=8), "b": member(2, ranks=4)})
+    (each,) = found
+    first, second = each["parts"]["a"], each["parts"]["b"]
+    assert (first["address"], second["address"]) == ("10.0.0.1", "10.0.0.1")
+    assert (first["first_rank"], first["expected_ranks"], second["first_rank"], second["expected_ranks"]) == (
+        0,
+        8,
+        8,
+        4,
+    )
+    assert first["ranks"] == second["ranks"] == 12
+    assert first["limit"] > first["patience"] + first["seconds"]
+
+
+def test_each_round_has_a_port_of_its_own() -> None:
+    every = members(4)
+    rounds = [*fabric.pairs(every), *fabric.together(every, every)]
+    ports = [{part["port"] for part in each["parts"].values()} for each in rounds]
+    assert [len(port) for port in ports] == [1, 1, 1, 1]
+    assert len(set.union(*ports)) == 4
+
+
+def test_together_are_those_that_are_able_to_and_two_were_a_pair_already() -> None:
+    every = members(4)
+    (found,) = fabric.together(every, {"node000", "node001", "node003", "a stranger"})
+    assert sorted(found["parts"]) == ["node000", "node001", "node003"]
+    assert {part["ranks"] for part in found["parts"].values()} == {24}
+    assert fabric.together(every, {"node000", "node001"}) == []
+
+
+def asked(variables: dict[str, Any], facts: Any = None, stack: Any = None, **changes: Any) -> measurements.Measurements:
+    return measured(facts, stack, measurements.asked({"validate": variables}, (), pending=False), **changes)
+
+
+def reasons(found: measurements.Measurements) -> list[str | None]:
+    return [gap["reason"] for gap in found["gaps"] if gap["id"] == "fabric.runs" and gap["status"] == "incomplete"]
+
+
+def test_nothing_is_measured_between_hosts_unless_it_is_asked() -> None:
+    found = asked({})
+    assert found["fabric"] is None
+    assert not reasons(found)
+
+
+def test_a_host_brings_its_cards_and_the_environment_with_pytorch() -> None:
+    found = asked({**ASKED, "validate_fabric_port": 30000, "validate_fabric_interface": "ib0"})["fabric"]
+    assert found == {
+        "python": "/opt/gpuwright/pytorch/bin/python",
+        "ranks": 2,
+        "expect_cuda": True,
+        "busy": False,
+        "port": 30000,
+        "interface": "ib0",
+        "environment": {},
+    }
+
+
+def test_a_host_without_cards_brings_one_process_of_its_processor() -> None:
+    found = asked(ASKED, stack={"frameworks": [{**PYTORCH, "cuda": None}]}, cpu_only=True)["fabric"]
+    assert found is not None
+    assert (found["ranks"], found["expect_cuda"]) == (1, False)
+
+
+def parted() -> Any:
+    facts = bare()
+    facts["smi"] = smi({"uuid": "GPU-1", "mig": {"current": True, "pending": True}})
     return facts
 
 
-def test_a_host_that_is_right_has_nothing_to_say(hgx: Any) -> None:
-    assert reasons(hgx) == ["its inputs changed since it was sealed"]
-
-
-def test_another_version_beside_the_driver_is_named(hgx: Any) -> None:
-    hgx["packages"]["installed"]["nvidia-fabricmanager"] = "580.126.20-1"
-    (reason,) = reasons(hgx)
-    assert "nvidia-fabricmanager is 580.126.20-1, the driver is 580.178.04" in reason
-    assert "802" in reason
-
-
-def test_the_revision_of_the_package_is_no_difference(hgx: Any) -> None:
-    hgx["packages"]["installed"]["nvidia-fabricmanager"] = f"{nodes.DRIVER}-1ubuntu1"
-    assert not any("exactly" in reason for reason in reasons(hgx))
-
-
 @pytest.mark.parametrize(
-    ("state", "told"),
+    ("found", "reason"),
     [
-        ({"active": "active", "enabled": "disabled"}, "not enabled"),
-        ({"active": "failed", "enabled": "enabled"}, "failed"),
-        ({"active": "inactive", "enabled": "enabled"}, "inactive"),
+        (asked(ASKED, stack={"frameworks": [{**PYTORCH, "name": "jax"}]}), "no environment with PyTorch is wished, which brings NCCL"),
+        (asked(ASKED, parted()), "NCCL does not work over parted cards (MIG)"),
+        (asked(ASKED, provision_only=True), "no card computes yet"),
     ],
-)
-def test_a_service_that_does_not_run_is_named(hgx: Any, state: dict[str, str], told: str) -> None:
-    hgx["services"][MANAGER] = state
-    (reason,) = reasons(hgx)
-    assert MANAGER in reason
-    assert told in reason
-
-
-def test_a_manager_whose_program_was_replaced_is_restarted(hgx: Any) -> None:
-    hgx["fabric"]["manager_stale"] = True
-    assert reasons(hgx) == [f"{MANAGER} runs with a program that was replaced since"]
-
-
-def test_before_the_driver_runs_nothing_is_asked_of_the_service_but_to_be_enabled(hgx: Any) -> None:
-    hgx["driver"]["loaded_version"] = None
-    hgx["kernel"]["loaded"] = {}
-    hgx["services"][MANAGER] = {"active": "inactive", "enabled": "enabled"}
-    assert not any(MANAGER in reason for reason in reasons(hgx))
-
-
-def test_without_cards_no_service_is_enabled(hgx: Any) -> None:
-    """An image that is built for cards that come later."""
-    hgx["pci"]["gpus"] = []
-    hgx["services"][MANAGER] = {"active": "inactive", "enabled": "disabled"}
-    asked = wish(gpuwright_provision_for=["H100"])
-    draft = drafted(hgx, asked)
-    named = [unit for found in draft.findings.values() for finding in found for unit in finding.services]
-    assert MANAGER not in named
-    assert "nvidia-persistenced.service" not in named
-    managed = finish(draft, None)["manages"]["nvidia_driver"]["services"]
-    assert managed == []
-
-
-def test_a_module_that_no_file_loads_at_boot_is_named(hgx: Any) -> None:
-    hgx["pci"] |= {"nvswitches": [], "nvlink5": True}
-    hgx["packages"]["installed"] |= {"nvlsm": "2025.10.11-1", "infiniband-diags": "56.1-1"}
-    assert reasons(hgx) == ["not loaded at boot: ib_umad"]
-    hgx["fabric"]["modules_at_boot"] = ["ib_umad"]
-    assert reasons(hgx) == ["not loaded: ib_umad"]
-
-
-def test_peermem_is_asked_for_and_then_missed(hgx: Any) -> None:
-    assert "not loaded at boot: nvidia_peermem" in reasons(hgx, wish(nvidia_driver_peermem=True))
-
-
-# --- the index --------------------------------------------------------------------------------------------------------
-
-
-def test_the_index_is_held_to_the_drivers_version_where_that_is_there(hgx: Any) -> None:
-    hgx["packages"]["installed"]["nvidia-fabricmanager"] = "580.126.20-1"
-    assert drafted(hgx).keep["nvidia-fabricmanager"] == f"{nodes.DRIVER}-"
-
-
-def test_a_newer_fabric_manager_is_asked_for_again_at_the_drivers_version() -> None:
-    draft = drafted(nodes.bare(pci=SWITCHES))
-    answer = index(draft, nvidia_fabricmanager=["580.190.01-1", f"{nodes.DRIVER}-1"])
-    again = index_query.tightened(draft, answer)
-    assert again is not None
-    assert again.keep["nvidia-fabricmanager"] == f"{nodes.DRIVER}-"
-    assert index_query.tightened(again, answer) is None
-
-
-def test_versions_that_agree_are_asked_for_once() -> None:
-    draft = drafted(nodes.bare(pci=SWITCHES))
-    assert index_query.tightened(draft, index(draft, nvidia_fabricmanager=[f"{nodes.DRIVER}-1ubuntu1"])) is None
-
-
-def test_a_fabric_manager_that_lags_behind_is_refused_with_the_version_that_all_have() -> None:
-    draft = drafted(nodes.bare(pci=SWITCHES))
-    older = "580.126.20-1"
-    answer = index(draft, nvidia_fabricmanager=[older], **{name.replace("-", "_"): [f"{nodes.DRIVER}-1", older] for name in (
-        "nvidia-driver-cuda", "nvidia-kernel-open-dkms", "libnvidia-nscq")})  # fmt: skip
-    assert index_query.tightened(draft, answer) is None
-    (refusal,) = finish(draft, answer)["refusals"]
-    assert refusal["rule"] == "fabric-version"
-    assert "driver=580.126.20" in str(refusal["remedy"])
-
-
-# --- Secure Boot ------------------------------------------------------------------------------------------------------
-
-
-def secured(state: str | None, **changes: Any) -> Any:
-    key = {"path": "/var/lib/dkms/mok.pub", "state": state}
-    return nodes.bare(boot={"secure_boot": True, "signing_key": key}, **changes)
-
-
-def made(facts: Any) -> Any:
-    draft = drafted(facts)
-    return finish(draft, index(draft))
-
-
-@pytest.mark.parametrize("state", ["absent", "not-enrolled"])
-def test_a_key_that_the_firmware_rejects_is_refused_with_the_steps(state: str) -> None:
-    plan = made(secured(state))
-    (refusal,) = plan["refusals"]
-    assert refusal["rule"] == "secure-boot-key"
-    steps = refusal["remedy"]
-    assert "mokutil --import /var/lib/dkms/mok.pub" in steps
-    assert "Enroll MOK" in steps
-    assert ("dkms generate_mok" in steps) == (state == "absent")
-    # Debian signs no modules of its own.
-    assert "driver-source=distro" not in steps
-
-
-@pytest.mark.parametrize(
-    ("system", "version"), [("ubuntu", "24.04"), ("linuxmint", "22.1"), ("rocky", "9.6"), ("almalinux", "10.1")]
-)
-def test_the_signed_modules_of_the_distribution_are_a_way_out(system: str, version: str) -> None:
-    facts = secured("not-enrolled", os={"id": system, "version": version})
-    refusal = secure_boot.refusal(facts, nodes.driver_stack(build="dkms"))
-    assert refusal
-    assert "driver-source=distro" in refusal[1]
-
-
-@pytest.mark.parametrize("state", ["enrolled", "pending", None])
-def test_a_key_that_is_or_may_be_accepted_is_not_refused(state: str | None) -> None:
-    assert made(secured(state))["refusals"] == []
-
-
-def test_a_module_that_the_kernel_took_is_never_refused() -> None:
-    facts = nodes.provisioned(boot={"secure_boot": True, "signing_key": {"path": "/k", "state": "not-enrolled"}})
-    assert finish(drafted(facts), None)["refusals"] == []
-
-
-def test_a_key_that_waits_needs_a_boot_at_the_console() -> None:
-    facts = nodes.provisioned(boot={"secure_boot": True, "signing_key": {"path": "/k", "state": "pending"}})
-    facts["driver"]["loaded_version"] = None
-    facts["kernel"]["loaded"] = {}
-    draft = drafted(facts)
-    plan = finish(draft, index(draft) if draft.packages else None)
-    assert "Enroll MOK" in str(plan["reboot_reason"])
-    assert sealing.unmet(draft) == [] or all("loaded" not in finding.reason for finding in sealing.unmet(draft))
+)  # fmt: skip
+def test_where_nothing_can_be_measured_the_proof_is_not_whole(found: measurements.Measurements, reason: str) -> None:
+    assert found["fabric"] is None
+    assert reasons(found) == [reason]
