@@ -9,7 +9,7 @@ _shtab_gpuwright_subparsers=(up plan validate doctor upgrade rollback remove sta
 
 _shtab_gpuwright_up_option_strings=(-h --help --json -v --verbose -i --inventory -l --limit -e --extra-vars --vault-password-file --user -K --ask-become-pass --want --wish --lock --gpu --full --no-reboot --report --yes)
 _shtab_gpuwright_plan_option_strings=(-h --help --json -v --verbose -i --inventory -l --limit -e --extra-vars --vault-password-file --user -K --ask-become-pass --want --wish --lock --gpu --full --no-reboot --report)
-_shtab_gpuwright_validate_option_strings=(-h --help --json -v --verbose -i --inventory -l --limit -e --extra-vars --vault-password-file --user -K --ask-become-pass --want --wish --lock --gpu --full --no-reboot --report --profile --for --busy --boots)
+_shtab_gpuwright_validate_option_strings=(-h --help --json -v --verbose -i --inventory -l --limit -e --extra-vars --vault-password-file --user -K --ask-become-pass --want --wish --lock --gpu --full --no-reboot --report --profile --for --fabric --busy --boots)
 _shtab_gpuwright_doctor_option_strings=(-h --help --json -v --verbose -i --inventory -l --limit -e --extra-vars --vault-password-file --user -K --ask-become-pass --want --wish --lock --gpu --full --no-reboot --report)
 _shtab_gpuwright_upgrade_option_strings=(-h --help --json -v --verbose -i --inventory -l --limit -e --extra-vars --vault-password-file --user -K --ask-become-pass --want --wish --lock --gpu --full --no-reboot --report --yes --security)
 _shtab_gpuwright_rollback_option_strings=(-h --help --json -v --verbose -i --inventory -l --limit -e --extra-vars --vault-password-file --user -K --ask-become-pass --want --wish --lock --gpu --full --no-reboot --report --yes)
@@ -162,6 +162,7 @@ _shtab_gpuwright_validate__K_nargs=0
 _shtab_gpuwright_validate___ask_become_pass_nargs=0
 _shtab_gpuwright_validate___full_nargs=0
 _shtab_gpuwright_validate___no_reboot_nargs=0
+_shtab_gpuwright_validate___fabric_nargs=0
 _shtab_gpuwright_validate___busy_nargs=0
 _shtab_gpuwright_doctor__h_nargs=0
 _shtab_gpuwright_doctor___help_nargs=0

@@ -372,6 +372,7 @@ _shtab_gpuwright_validate_options=(
   "--report[where the report is written (default\: the user\'s state directory)]:DIR:_files -/"
   "--profile[how hard\: look only, load the cards for at most 5 minutes, or for as long as --for says (default\: quick)]:profile:(quick standard burn-in)"
   "--for[of a burn-in\: 90m, 12h (default\: 1h)]:TIME:"
+  "--fabric[measure NCCL between the hosts as well\: by pairs, then all together]"
   "--busy[load cards too that compute for somebody]"
   "--boots[read the kernel log of N earlier boots as well (at most 10)]:N:"
 )
