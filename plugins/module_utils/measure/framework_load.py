@@ -53,13 +53,9 @@ RANKS_OF_PROCESSOR = 2
 
 # A mode of NVIDIA's libraries that computes FP32 as TF32 whatever the program asks for, and what belongs to a program that runs now.
 _WITHOUT = ("NVIDIA_TF32_OVERRIDE", "GPUWRIGHT_RANK", "MASTER_", "WORLD_SIZE", "LOCAL_RANK", "TORCHELASTIC_")
+ENVIRONMENT = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "PYTHONDONTWRITEBYTECODE": "1"}
 # The ranks are on one node: they find each other by the loopback device, whatever the host's name leads to.
-_ENVIRONMENT = {
-    "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-    "PYTHONDONTWRITEBYTECODE": "1",
-    "GLOO_SOCKET_IFNAME": "lo",
-    "NCCL_SOCKET_IFNAME": "lo",
-}
+_ENVIRONMENT = {**ENVIRONMENT, "GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
 #: Seconds beside those of measuring that a process needs at the end of each part, at the most.
 _AFTER = 15
 
@@ -138,6 +134,7 @@ class Step(TypedDict, total=False):
     direct: bool
     ranks: int
     backend: str
+    how: str
     nccl: Optional[List[int]]
     rank: int
     status: int
@@ -179,6 +176,7 @@ _FACTS: Dict[str, Dict[str, str]] = {
         "right": "flag",
         "direct": "flag",
     },
+    "reach": {"how": "text", "error": "text"},
     "group": {"ranks": "size", "backend": "text"},
     "collective": {"kind": "text", "bytes": "size", "seconds": "time", "repeats": "size", "right": "flag"},
     "training": {
@@ -390,14 +388,14 @@ def ask_card(wish: Wish, device: Device, nodes: Sequence[Node], runner: Runner =
     """Run what is measured of one device."""
     on_card = device.kind != "processor"
     parts = [part for part in parts_for(wish, OF_A_CARD) if on_card or part != "host_device"]
-    settings = {**_settings(wish, [device] if on_card else [], parts), "nodes": list(nodes)}
+    settings = {**settings_for(wish, [device] if on_card else [], parts), "nodes": list(nodes)}
     return _ask("card", wish, settings, parts, runner)
 
 
 def ask_pairs(wish: Wish, devices: Sequence[Device], runner: Runner = run.run) -> run.Result:
     """Run what is measured of the pairs of whole cards."""
     parts = parts_for(wish, OF_PAIRS)
-    return _ask("peers", wish, _settings(wish, devices, parts), parts, runner)
+    return _ask("peers", wish, settings_for(wish, devices, parts), parts, runner)
 
 
 def ask_all(wish: Wish, devices: Sequence[Device], runner: Runner = run.run) -> run.Result:
@@ -406,9 +404,9 @@ def ask_all(wish: Wish, devices: Sequence[Device], runner: Runner = run.run) -> 
     place = tempfile.mkdtemp(prefix="gpuwright-load-")
     try:
         settings = {
-            **_settings(wish, devices, parts),
+            **settings_for(wish, devices, parts),
             "ranks": len(devices) or RANKS_OF_PROCESSOR,
-            "store": os.path.join(place, "store"),
+            "init_method": "file://" + os.path.join(place, "store"),
             "patience": wish.startup + wish.seconds,
         }
         return _ask("ranks", wish, settings, parts, runner)
@@ -416,7 +414,7 @@ def ask_all(wish: Wish, devices: Sequence[Device], runner: Runner = run.run) -> 
         shutil.rmtree(place, ignore_errors=True)
 
 
-def _settings(wish: Wish, devices: Sequence[Device], parts: Sequence[str]) -> Dict[str, object]:
+def settings_for(wish: Wish, devices: Sequence[Device], parts: Sequence[str]) -> Dict[str, object]:
     """What every program is told; without devices it computes on the processor."""
     cpus = len(os.sched_getaffinity(0)) // max(len(devices), 1)
     return {
@@ -430,9 +428,20 @@ def _settings(wish: Wish, devices: Sequence[Device], parts: Sequence[str]) -> Di
 
 
 def _ask(place: str, wish: Wish, settings: Mapping[str, object], parts: Sequence[str], runner: Runner) -> run.Result:
+    return run_program(place, wish.python, settings, limit(wish, len(parts)), _ENVIRONMENT, runner)
+
+
+def run_program(
+    place: str,
+    python: str,
+    settings: Mapping[str, object],
+    seconds: float,
+    environment: Mapping[str, str],
+    runner: Runner,
+) -> run.Result:
     """Run a program in the environment, isolated (-I) and leaving no compiled files there (-B); it ends with this process too."""
-    words = [wish.python, "-I", "-B", "-c", PROGRAMS[place], json.dumps(settings)]
-    return runner(run.bound(words, without=_WITHOUT), timeout=limit(wish, len(parts)), env=_ENVIRONMENT)
+    words = [python, "-I", "-B", "-c", PROGRAMS[place], json.dumps(settings)]
+    return runner(run.bound(words, without=_WITHOUT), timeout=seconds, env=environment)
 
 
 def limit(wish: Wish, parts: int) -> float:

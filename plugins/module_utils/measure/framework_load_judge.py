@@ -67,7 +67,7 @@ _MEMORY = "out of memory"
 def judge_device(device: Device, answer: run.Result, what: Sequence[str], expected: Optional[Expected]) -> List[Check]:
     """The checks of one run of :func:`framework_load.ask_card`."""
     steps = framework_load.steps_of(answer.out)
-    broken = _not_begun(device.gpu, answer, steps)
+    broken = not_begun(device.gpu, answer, steps)
     if broken:
         return [broken]
     parts = [part for part in framework_load.OF_A_CARD if part in what]
@@ -87,7 +87,7 @@ def judge_device(device: Device, answer: run.Result, what: Sequence[str], expect
 def judge_pairs(devices: Sequence[Device], answer: run.Result, expected: Mapping[str, Expected]) -> List[Check]:
     """``load.peer`` of each ordered pair of cards, of one run of :func:`framework_load.ask_pairs`."""
     steps = framework_load.steps_of(answer.out)
-    broken = _not_begun(None, answer, steps)
+    broken = not_begun(None, answer, steps)
     if broken:
         return [broken]
     told = {
@@ -112,7 +112,7 @@ def judge_all(
 ) -> List[Check]:
     """``nccl.all_reduce``, ``nccl.all_gather`` and ``train.ddp`` of one run of :func:`framework_load.ask_all`."""
     steps = framework_load.steps_of(answer.out)
-    broken = _not_begun(None, answer, steps)
+    broken = not_begun(None, answer, steps)
     if broken:
         return [broken]
     wished = [part for part in framework_load.OF_ALL if part in what]
@@ -152,7 +152,7 @@ _IDS: Dict[str, Tuple[str, ...]] = {
 _STEP_OF = {"train": "training", "ddp": "training", "collectives": "collective"}
 
 
-def _not_begun(gpu: Optional[str], answer: run.Result, steps: Sequence[Step]) -> Optional[Check]:
+def not_begun(gpu: Optional[str], answer: run.Result, steps: Sequence[Step]) -> Optional[Check]:
     """``load.runs`` where no part was begun: the interpreter, the import or the card failed."""
     if any(step["step"] == "begin" for step in steps):
         return None
@@ -162,7 +162,7 @@ def _not_begun(gpu: Optional[str], answer: run.Result, steps: Sequence[Step]) ->
             "load.runs",
             "the environment's interpreter did not run the program",
             gpu=gpu,
-            evidence=_said(answer),
+            evidence=said(answer),
             action="install",
             remedy="see framework.import; gpuwright up builds the environment",
         )
@@ -234,13 +234,14 @@ def _broken_off(check_id: str, gpu: Optional[str], answer: run.Result, rank: Opt
         check_id,
         gpu=gpu,
         reason=f"it broke off: {answer.error if answer.error else who + ' ' + ended}",
-        evidence=_said(answer),
+        evidence=said(answer),
         action="reboot",
         remedy="read the kernel log for Xid messages and for the out-of-memory killer, then prove again",
     )
 
 
-def _said(answer: run.Result) -> Optional[str]:
+def said(answer: run.Result) -> Optional[str]:
+    """The end of what a program printed, its errors first."""
     return next((text[-500:] for text in (answer.err, answer.out, answer.error or "") if text.strip()), None)
 
 

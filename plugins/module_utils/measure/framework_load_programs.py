@@ -17,11 +17,14 @@ from typing import Dict
 from ansible_collections.gpuwright.node.plugins.module_utils.measure.framework import HEAD
 
 # `card`: whether cards are loaded, or the processor. `devices`: their UUIDs; nothing else is seen. `seconds`: for each of the `parts`.
+# `ranks`: of all hosts together; `here`: how many of them this host has, from `first_rank` on.
 _BEGIN = """
 import time
 settings = json.loads(sys.argv[1])
-rank = int(os.environ.get("GPUWRIGHT_RANK", "0"))
+local = int(os.environ.get("GPUWRIGHT_RANK", "0"))
+rank = settings.get("first_rank", 0) + local
 ranks = settings.get("ranks", 1)
+here = settings.get("here", ranks)
 on_card = settings["card"]
 os.environ["CUDA_VISIBLE_DEVICES"] = settings["devices"]
 """
@@ -35,7 +38,7 @@ def launch():
     with open("/proc/self/cmdline", "rb") as stream:
         words = stream.read().split(b"\\0")[:-1]
     running = {}
-    for number in range(ranks):
+    for number in range(here):
         environment = dict(os.environ, GPUWRIGHT_RANK=str(number))
         running[number] = subprocess.Popen(words, env=environment, preexec_fn=lambda: libc.prctl(1, 9))
     while running:
@@ -45,7 +48,7 @@ def launch():
                 continue
             del running[number]
             if status:
-                say("rank", rank=number, status=status)
+                say("rank", rank=rank + number, status=status)
                 for other in running.values():
                     other.kill()
                 sys.exit(1)
@@ -64,8 +67,8 @@ except BaseException as error:
 say("import", version=torch.__version__, cuda=torch.version.cuda)
 if on_card:
     try:
-        torch.cuda.set_device(rank)
-        device = torch.device("cuda", rank)
+        torch.cuda.set_device(local)
+        device = torch.device("cuda", local)
         capability = torch.cuda.get_device_capability(device)
         say("device", name=torch.cuda.get_device_name(device), count=torch.cuda.device_count())
     except BaseException as error:
@@ -297,17 +300,48 @@ def peer():
         source = target = None
 """
 
-# `store`: a file in a directory of the caller's own, by which the ranks find each other: no port that others could speak to. How often an
-# operation is repeated follows from a time that all ranks agreed on, so that all do the same.
+# `init_method`: how the ranks find each other, as torch.distributed writes it. On one host a file in a directory of the caller's own: no
+# port that others could speak to. Between hosts the address and the port on which rank 0 listens (`reach`): the first rank of each other
+# host tries until that answers, since it may begin later, and tells each new answer, so that it is known what keeps them apart. How often
+# an operation is repeated follows from a time that all ranks agreed on, so that all do the same.
 _GROUP = """
 import datetime
 import torch.distributed as dist
 def join():
     say("begin", part="group")
-    dist.init_process_group("nccl" if on_card else "gloo", init_method="file://" + settings["store"], rank=rank, world_size=ranks,
-                            timeout=datetime.timedelta(seconds=settings["patience"]))
-    if rank == 0:
+    try:
+        if "reach" in settings and rank and not local:
+            reach(*settings["reach"])
+        dist.init_process_group("nccl" if on_card else "gloo", init_method=settings["init_method"], rank=rank, world_size=ranks,
+                                timeout=datetime.timedelta(seconds=settings["patience"]))
+    except BaseException as error:
+        say("broken", part="group", error=told(error))
+        os._exit(1)
+    if not local:
         say("group", ranks=ranks, backend=dist.get_backend(), nccl=list(torch.cuda.nccl.version()) if on_card else None)
+def reach(address, port):
+    import errno, socket
+    words = {errno.ECONNREFUSED: "refused", errno.EHOSTUNREACH: "no route", errno.ENETUNREACH: "no route", errno.ETIMEDOUT: "timed out"}
+    end, last = time.monotonic() + settings["patience"], None
+    while True:
+        try:
+            socket.create_connection((address, port), timeout=min(5, settings["patience"])).close()
+            say("reach", how="connected", error="")
+            return
+        except OSError as error:
+            how = "unknown name" if isinstance(error, socket.gaierror) else "timed out" if isinstance(error, socket.timeout) else "failed"
+            how = words.get(error.errno, how)
+            if how != last:
+                say("reach", how=how, error=told(error))
+            last = how
+            if time.monotonic() >= end:
+                raise
+        time.sleep(0.5)
+def meet():
+    # NCCL connects at the first operation.
+    together = agreed(1.0, dist.ReduceOp.SUM)
+    if together != ranks:
+        raise RuntimeError("%r of %d ranks answered" % (together, ranks))
 def agreed(number, operation):
     shared = torch.tensor([number], dtype=torch.float64, device=device)
     dist.all_reduce(shared, op=operation)
@@ -319,9 +353,13 @@ def collectives():
     free = agreed(float(free_memory()), dist.ReduceOp.MIN)
     most = min(free / 4, 16384 * MIB if on_card else 16 * MIB)
     sizes = [size * MIB for size in (1, 16, 256, 1024, 4096, 16384) if size * MIB <= most]
-    for size in sizes:
-        for kind in ("all_reduce", "all_gather"):
-            collective(kind, size // 4 // ranks * ranks, settings["seconds"] / (2 * len(sizes)))
+    took = 0.0
+    for before, size in zip([0] + sizes, sizes):
+        # An operation is done twelve times at the least. A slow network leaves the larger sizes out, by a time that all ranks agreed on.
+        if before and 12 * took * size / before > settings["seconds"] / 2:
+            break
+        took = max([collective(kind, size // 4 // ranks * ranks, settings["seconds"] / (2 * len(sizes)))
+                    for kind in ("all_reduce", "all_gather")])
 def collective(kind, count, seconds):
     own = count // ranks
     pattern = torch.arange(count, device=device, dtype=torch.int32).remainder_(1024).float()
@@ -358,6 +396,7 @@ def collective(kind, count, seconds):
     took = agreed(median(found), dist.ReduceOp.MAX)
     if rank == 0:
         say("collective", kind=kind, bytes=count * 4, seconds=took, repeats=repeats, right=wrong == 0)
+    return took
 def fixed(work, repeats):
     found = []
     if on_card:
@@ -440,7 +479,7 @@ def train():
     torch.manual_seed(1)
     model = Model(layers, width, heads, length).to(device)
     if ranks > 1:
-        model = torch.nn.parallel.DistributedDataParallel(model, device_ids=[rank] if on_card else None)
+        model = torch.nn.parallel.DistributedDataParallel(model, device_ids=[local] if on_card else None)
     half = on_card and capability < (8, 0)
     kind = torch.float16 if half else torch.bfloat16
     mixed = not on_card or capability >= (7, 0)
@@ -515,7 +554,7 @@ _RANKS = (
     + _GROUP
     + _COLLECTIVES
     + _TRAIN
-    + 'join()\ntake([("collectives", collectives), ("ddp", train)])\ndist.destroy_process_group()\n'
+    + 'join()\ntake([("meet", meet), ("collectives", collectives), ("ddp", train)])\ndist.destroy_process_group()\n'
 )
 
 #: By the places that a program loads: one card (or the processor), the pairs of cards, and all of them together, a process for each.

@@ -28,6 +28,8 @@ _TOGETHER_SECONDS = 30
 #: Seconds that a host waits for the others to come: a first import of PyTorch from a slow disk takes a minute and more (module
 #: framework_load, ``startup``), and the others are asked one after the other.
 _PATIENCE = 180
+#: Seconds in which the module surely comes to its end after all of its limits.
+_AFTER = 120
 
 
 class Given(TypedDict):
@@ -180,8 +182,8 @@ def _parts(hosts: Sequence[str], members: Mapping[str, Member], turn: int, secon
             "ranks": every,
             "seconds": seconds,
             "patience": _PATIENCE,
-            # What the module takes at most: it ends what it started well before.
-            "limit": 2 * _PATIENCE + 4 * seconds,
+            # More than the module takes at most, which ends what it started by itself.
+            "limit": 2 * _PATIENCE + 4 * seconds + _AFTER,
             "interface": mine["interface"],
             "busy": mine["busy"],
             "expect_cuda": mine["expect_cuda"],

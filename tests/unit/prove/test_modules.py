@@ -25,6 +25,14 @@ PROVING: dict[str, dict[str, Any]] = {
     "fio": {"directory": "/tmp", "executable": "/nonexistent/fio"},
     "driver_module": {"name": "no_such_module_of_nvidia"},
     "framework_load": {"python": "/nonexistent/python", "executable": "/nonexistent/nvidia-smi"},
+    "fabric_load": {
+        "python": "/nonexistent/python",
+        "address": "127.0.0.1",
+        "port": 29411,
+        "first_rank": 0,
+        "ranks": 2,
+        "executable": "/nonexistent/nvidia-smi",
+    },
 }
 
 
@@ -48,6 +56,6 @@ def test_a_module_gives_the_verdict_beside_its_checks(name: str) -> None:
 
 
 def test_what_was_not_measured_in_check_mode_is_no_pass() -> None:
-    for name in ("fio", "driver_module", "container_check", "dcgm_diag", "gpu_load", "framework_load"):
+    for name in ("fio", "driver_module", "container_check", "dcgm_diag", "gpu_load", "framework_load", "fabric_load"):
         answer = run_module(importlib.import_module(f"{MODULES}.{name}"), check=True, **PROVING[name])
         assert answer["verdict"] == "incomplete"

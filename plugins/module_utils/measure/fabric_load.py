@@ -1,0 +1,171 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The part of one host in the collectives of several: its ranks join those of the other hosts, and what NCCL used between them is read.
+
+The programs are those of framework_load. NCCL writes into files what it found (``NCCL_DEBUG``,
+https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html); what is not recognised there is None, never an error.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple, TypedDict
+
+from ansible_collections.gpuwright.node.plugins.module_utils.base import addresses, run
+from ansible_collections.gpuwright.node.plugins.module_utils.measure import framework_load
+from ansible_collections.gpuwright.node.plugins.module_utils.measure.framework_load import Device, Runner
+
+#: Seconds that a process may take until it has imported PyTorch and seen its card, as framework_load's option is by default.
+STARTUP = 180
+PARTS = ("meet", "collectives")
+
+_LOG_SETTINGS = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"}
+_MOST_LOG = 1 << 20
+_MOST_LOGS = 256
+_MOST_NAMES = 64
+
+# What NCCL writes (src/transport/net_ib.cc, net_socket.cc, net.cc, src/init.cc): the devices that it found, the network that it chose, and
+# each connection over it, with the rank that sends for another one in brackets. Two ports that are used as one stand within {}.
+_IB_FOUND = re.compile(r"NET/IB : Using ([^;\n]{1,4000})")
+_IB_DEVICE = re.compile(r"\[(\d{1,3})\] ?([0-9A-Za-z_.-]{1,64}):(\d{1,3})/(IB|RoCE)", re.ASCII)
+_MERGED = re.compile(r"\[(\d{1,3})\]=\{([^}\n]{1,1000})\}", re.ASCII)
+_SOCKET_FOUND = re.compile(r"NET/Socket : Using ([^\n]{1,4000})")
+_SOCKET_DEVICE = re.compile(r"\[\d{1,3}\]([0-9A-Za-z][0-9A-Za-z_.@-]{0,63}):", re.ASCII)
+_OUT_OF_BAND = re.compile(r"(?:OOB|Bootstrap ?: Using) ([0-9A-Za-z][0-9A-Za-z_.@-]{0,63}):", re.ASCII)
+_CHOSEN = re.compile(r"NCCL INFO (?:\S{0,40}: )?Using network ([0-9A-Za-z_ .-]{1,40})", re.ASCII)
+_USED = re.compile(r"via NET/([0-9A-Za-z_ .-]{1,40})/(\d{1,3})(?:\(\d{1,6}\))?(/GDRDMA)?", re.ASCII)
+_PLUGIN = re.compile(r"NCCL INFO NET/(OFI|FasTrak|Plugin: Loaded|gIB)\b", re.ASCII)
+
+
+class Group(NamedTuple):
+    """A group of hosts, as one of them sees it.
+
+    Attributes:
+        address: of the first host, on which rank 0 listens.
+        port: on which it listens.
+        first_rank: of this host.
+        here: how many ranks this host has.
+        ranks: of all hosts together.
+        patience: seconds that a rank waits for the others.
+        interface: which is spoken through; None leaves that to NCCL and gloo.
+    """
+
+    address: str
+    port: int
+    first_rank: int
+    here: int
+    ranks: int
+    patience: int
+    interface: Optional[str]
+
+
+class Network(TypedDict):
+    """What NCCL used between the hosts: ``ib``, ``roce``, ``socket`` or ``plugin``, the interfaces and adapters, and whether adapters read
+    the memory of cards themselves (GPUDirect RDMA).
+    """
+
+    kind: Optional[str]
+    interfaces: List[str]
+    adapters: List[str]
+    gpu_direct: Optional[bool]
+
+
+NO_NETWORK: Network = {"kind": None, "interfaces": [], "adapters": [], "gpu_direct": None}
+
+
+def ask(
+    python: str, group: Group, seconds: int, devices: Sequence[Device], runner: Runner = run.run
+) -> Tuple[run.Result, str]:
+    """Run this host's ranks; what became of them, and what NCCL wrote. Without devices the processor takes part by gloo."""
+    wish = framework_load.Wish(python, PARTS, seconds, STARTUP)
+    settings = {
+        **framework_load.settings_for(wish, devices, PARTS),
+        "ranks": group.ranks,
+        "here": group.here,
+        "first_rank": group.first_rank,
+        "init_method": f"tcp://{addresses.bracketed(group.address)}:{group.port}",
+        "reach": [group.address, group.port],
+        "patience": group.patience,
+    }
+    place = tempfile.mkdtemp(prefix="gpuwright-fabric-")
+    try:
+        environment = environment_for(group.interface, place)
+        answer = framework_load.run_program("ranks", python, settings, limit(group, seconds), environment, runner)
+        return answer, _logs(place)
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def limit(group: Group, seconds: int) -> float:
+    """Seconds after which this host's ranks are ended: those of starting, of waiting for the others and of measuring."""
+    return framework_load.limit(framework_load.Wish("", PARTS, seconds, STARTUP), 1) + group.patience
+
+
+def environment_for(interface: Optional[str], place: str) -> Dict[str, str]:
+    """The variables of the ranks; NCCL writes into ``place``, a file for each process."""
+    # NCCL takes a name for the beginning of one, where = does not stand before it; gloo takes it as it is.
+    by = {"NCCL_SOCKET_IFNAME": "=" + interface, "GLOO_SOCKET_IFNAME": interface} if interface else {}
+    log = {**_LOG_SETTINGS, "NCCL_DEBUG_FILE": os.path.join(place, "nccl.%p")}
+    return {**framework_load.ENVIRONMENT, **by, **log}
+
+
+def _logs(place: str) -> str:
+    """The beginnings of the files that NCCL wrote, one after the other."""
+    texts = []
+    for name in sorted(os.listdir(place))[:_MOST_LOGS]:
+        with open(os.path.join(place, name), "rb") as stream:
+            texts.append(stream.read(_MOST_LOG).decode("utf-8", "replace"))
+    return "\n".join(texts)
+
+
+def network_of(log: str) -> Network:
+    """What NCCL used, by what it wrote: the connections that it made before the network that it chose, that before what it only found."""
+    used = {(match.group(1), int(match.group(2)), bool(match.group(3))) for match in _USED.finditer(log)}
+    chosen = _CHOSEN.search(log)
+    found = _ib_devices(log)
+    names = {name for name, _number, _direct in used} or ({chosen.group(1).strip()} if chosen else set())
+    kind = _kind(names, log, found, {number for _name, number, _direct in used})
+    sockets = [name for line in _SOCKET_FOUND.findall(log) for name in _SOCKET_DEVICE.findall(line)]
+    return {
+        "kind": kind,
+        "interfaces": _distinct(sockets if kind == "socket" and sockets else _OUT_OF_BAND.findall(log)),
+        "adapters": _distinct([name for names in found.values() for name, _layer in names])
+        if kind not in (None, "socket")
+        else [],
+        "gpu_direct": all(direct for _name, _number, direct in used) if used else None,
+    }
+
+
+def _ib_devices(log: str) -> Dict[int, List[Tuple[str, str]]]:
+    """(port, link layer) of what each number of NCCL's stands for, a port or several that are used as one."""
+    found: Dict[int, List[Tuple[str, str]]] = {}
+    for line in _IB_FOUND.findall(log):
+        for number, inside in _MERGED.findall(line):
+            ports = [(f"{name}:{port}", layer) for _number, name, port, layer in _IB_DEVICE.findall(inside)]
+            found.setdefault(int(number), ports)
+        for number, name, port, layer in _IB_DEVICE.findall(_MERGED.sub("", line)):
+            found.setdefault(int(number), [(f"{name}:{port}", layer)])
+    return found
+
+
+def _kind(names: set[str], log: str, found: Dict[int, List[Tuple[str, str]]], numbers: set[int]) -> Optional[str]:
+    if not names:
+        # NCCL before 2.5 named no network. Sockets are looked for last, so that only they are used where they were.
+        names = {"IB"} if found else {"Socket"} if _SOCKET_FOUND.search(log) else set()
+        if _PLUGIN.search(log):
+            names = {"plugin"}
+    if not names:
+        return None
+    if "Socket" in names:
+        return "socket"
+    if not all(name.startswith("IB") for name in names):
+        return "plugin"
+    layers = {layer for number, ports in found.items() if number in numbers or not numbers for _name, layer in ports}
+    return {frozenset({"IB"}): "ib", frozenset({"RoCE"}): "roce"}.get(frozenset(layers), "ib" if layers else None)
+
+
+def _distinct(names: Sequence[str]) -> List[str]:
+    return list(dict.fromkeys(names))[:_MOST_NAMES]
