@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
@@ -15,12 +15,8 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import fabric
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.node_action import Result, Variables
 
-#: What the tasks of the role `validate` keep of each host.
-_MEMBER = "__validate_fabric_member"
-_ANSWERS = "__validate_fabric_answers"
 
-
-class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core ships no type information
+class ActionModule(ActionBase):
     """See the documentation module of the same name."""
 
     TRANSFERS_FILES = False
@@ -34,17 +30,21 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core ships no t
         super().run(tmp, variables)
         state = self._task.args.get("state")
         if state == "pairs":
-            return {"changed": False, "rounds": fabric.pairs(_of_hosts(_MEMBER, variables))}
-        answers = _of_hosts(_ANSWERS, variables)
+            return {"changed": False, "rounds": fabric.pairs(_members(variables))}
+        answers: judgement.Answers = _of_hosts("__validate_fabric_answers", variables)
         if state == "together":
             able = judgement.able(answers)
-            return {"changed": False, "rounds": fabric.together(_of_hosts(_MEMBER, variables), able)}
+            return {"changed": False, "rounds": fabric.together(_members(variables), able)}
         if state == "judged":
             return {"changed": False, "checks": judgement.judge(answers)}
         raise AnsibleActionFail(f"fabric: state must be one of pairs, together, judged, and it is {state!r}")
 
 
-def _of_hosts(name: str, variables: Variables) -> dict[str, Any]:
+def _members(variables: Variables) -> dict[str, fabric.Member]:
+    return _of_hosts("__validate_fabric_member", variables)
+
+
+def _of_hosts(name: str, variables: Variables) -> Variables:
     """A variable of the hosts that are still there and have it: one that failed or does not answer is measured with nobody."""
     every = variables["hostvars"]
     return {host: every[host][name] for host in variables["ansible_play_batch"] if name in every[host]}

@@ -8,7 +8,8 @@ All hosts of a group must be at it at the same time, and Ansible asks so many ho
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from ansible_collections.gpuwright.node.plugins.plugin_utils import gate
 from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.node_action import ModuleAction
@@ -40,7 +41,7 @@ class ActionModule(ModuleAction):
             self._job(_STATUS, {**asked, "mode": "cleanup"}, variables)
         return answer
 
-    def _job(self, module: str, arguments: Any, variables: Variables, **options: bool) -> Result:
+    def _job(self, module: str, arguments: Mapping[str, object], variables: Variables, **options: bool) -> Result:
         result: Result = self._execute_module(
             module_name=module, module_args=dict(arguments), task_vars=dict(variables), **options
         )

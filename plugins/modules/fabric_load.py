@@ -21,8 +21,8 @@ description:
     returned checks.
   - As root it runs nothing that another user may change, the interpreter or anything in its environment, and says so in an incomplete
     check.
-  - Ansible asks so many hosts at once as it has forks, and a group may have more. So it is started with C(async) and C(poll=0), and its answer
-    is taken by a second task, with O(job).
+  - Ansible asks so many hosts at once as it has forks, and a group may have more. So it is started with C(async) and C(poll=0), and its
+    answer is taken by a second task, with O(job).
 options:
   job:
     description: Name of the job of which the answer is taken, C(ansible_job_id) of the task that started it. Without it the module is run.

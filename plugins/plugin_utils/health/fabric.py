@@ -52,9 +52,9 @@ def judge(answers: Answers) -> dict[str, list[Check]]:
     return {
         host: [
             *_of_groups(host, every, joined),
-            *_of_host(every),
+            # One host can only tell its MTU: what it says is replaced where there are others.
+            *_once([*_of_host(every), *_mtu(host, answers)]),
             *_of_pairs(host, best, slow),
-            *_mtu(host, answers),
         ]
         for host, every in answers.items()
     }
@@ -207,9 +207,5 @@ def _mtu(host: str, answers: Answers) -> list[Check]:
 
 
 def _mtu_of(every: Sequence[Told]) -> int | None:
-    for told in reversed(every):
-        seen = told["answer"].get("host")
-        mtu = seen.get("mtu") if isinstance(seen, Mapping) else None
-        if isinstance(mtu, int):
-            return mtu
-    return None
+    found = [check["measured"] for check in _of_host(every) if check["id"] == "fabric.mtu"]
+    return next((mtu for mtu in found if isinstance(mtu, int)), None)

@@ -16,12 +16,13 @@ GB = 10**9
 def answer(joined: bool, busbw: float | None = None, mtu: int = 9000, **more: Any) -> dict[str, Any]:
     found = [checks.judged("fabric.joined", joined, reason=None if joined else "nobody came in 180 s")]
     found.append(checks.passed("fabric.memlock", "warning"))
+    found.append(checks.skipped("fabric.mtu", "one host has nothing to compare it with", "info", measured=mtu))
     rows = [
         {"kind": "all_reduce", "bytes": size, "ranks": 16, "busbw_gbs": (busbw or 0) * share}
         for size, share in ((10**6, 0.1), (10**9, 1.0))
     ]
     rows.append({"kind": "all_gather", "bytes": 4 * GB, "ranks": 16, "busbw_gbs": 1.0})
-    return {"checks": found, "collectives": rows if busbw else [], "host": {"mtu": mtu}, **more}
+    return {"checks": found, "collectives": rows if busbw else [], **more}
 
 
 def pairs(
@@ -111,6 +112,8 @@ def test_another_mtu_is_told_at_the_host_that_has_it() -> None:
     }
     found = fabric.judge(pairs({}, "ab", {"b": 1500}))
     assert [status(found[host], "fabric.mtu") for host in "ab"] == [["warn"], ["warn"]]
+    lonely = {"a": [{**told, "answer": answer(joined=False)} for told in pairs({}, "ab")["a"]], "b": []}
+    assert status(fabric.judge(lonely)["a"], "fabric.mtu") == ["skip"]  # type: ignore[arg-type]
 
 
 def test_a_host_that_is_alone_is_not_proven() -> None:
