@@ -159,7 +159,9 @@ def measured(session: nox.Session) -> None:
     """What PyTorch keeps of small models in training, byte by byte, held against what `size` counts; the load of cards, on the CPU."""
     home = _environment(session, "measured", sys.executable, *MEASURED)
     where = os.pathsep.join(map(str, (ROOT / "src", ROOT / "collections")))
-    environment = {"PYTHONPATH": where, "DS_ACCELERATOR": "cpu"}
+    # Ansible is this environment's: beside PyTorch it would decide over its libraries.
+    ansible = str(Path(sys.executable).with_name("ansible-playbook"))
+    environment = {"PYTHONPATH": where, "DS_ACCELERATOR": "cpu", "GPUWRIGHT_ANSIBLE": ansible}
     session.run(
         str(home / "bin/python"),
         "-m",
