@@ -153,7 +153,7 @@ def test_what_needs_a_card_computes_the_same_with_a_stand_in(broken: Any, capabi
     right = 'say("import", version=torch.__version__, cuda=torch.version.cuda)\n'
     for program in ("card", "peers"):
         broken(program, right, right + STAND_IN.replace("CAPABILITY", repr(capability)))
-        broken(program, 'torch.device("cuda", rank)', 'torch.device("cpu")')
+        broken(program, 'torch.device("cuda", local)', 'torch.device("cpu")')
     broken("peers", 'torch.device("cuda", first)', 'torch.device("cpu")')
     broken("peers", 'torch.device("cuda", second)', 'torch.device("cpu")')
     broken("card", "(8192, 2048) if on_card", "(512, 256) if on_card")

@@ -29,6 +29,8 @@ from ansible_collections.gpuwright.node.plugins.module_utils.measure import cont
 from ansible_collections.gpuwright.node.plugins.module_utils.measure import (
     dcgm_diag_judge,
     disk_class,
+    fabric_host,
+    fabric_load,
     fio_json,
     framework,
     framework_load,
@@ -356,6 +358,9 @@ PARSERS: dict[str, Parser] = {
     "framework load": Parser(_framework_load),
     "nvidia-smi -L with instances": Parser(framework_load.instances_of, samples=("nvidia-smi-L",)),
     "list of processors": Parser(framework_load.cpus_of),
+    "log of NCCL": Parser(fabric_load.network_of),
+    "nccl.conf": Parser(fabric_host.settings_of),
+    "configuration space": Parser(_bytes(fabric_host.redirects)),
     "toolkit": Parser(_toolkit),
     "modprobe": Parser(_modprobe),
     "DKMS": Parser(_build),
@@ -397,6 +402,8 @@ RIGHT: dict[str, list[str]] = {
     **yaml.safe_load(Path(__file__).with_name("outputs.yaml").read_text(encoding="utf-8")),
     "nvidia-smi": [path.read_text(encoding="utf-8") for path in sorted(FIXTURES.glob("*.xml"))],
     "framework load": ["\n".join(framework.MARK + json.dumps(step) for step in _LOADED)],
+    # AER and ACS behind it.
+    "configuration space": ["\0" * 256 + "\x01\0\x81\x14" + "\0" * 68 + "\x0d\0\x01\0\x5f\0\x1d\0"],
     # A key of version 4 with a name; and an object file whose only section is .modinfo.
     "key file": ["\x98\x05\x04abcd\xb4\x03abc"],
     "module file": [_MODULE_FILE],

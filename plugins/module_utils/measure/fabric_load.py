@@ -12,7 +12,8 @@ import os
 import re
 import shutil
 import tempfile
-from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple, TypedDict
+from itertools import islice
+from typing import Dict, List, Mapping, Match, NamedTuple, Optional, Pattern, Sequence, Set, Tuple, TypedDict
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import addresses, run
 from ansible_collections.gpuwright.node.plugins.module_utils.measure import framework_load
@@ -24,15 +25,18 @@ PARTS = ("meet", "collectives")
 
 _LOG_SETTINGS = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"}
 _MOST_LOG = 1 << 20
-_MOST_LOGS = 256
+_MOST_LOGS = 128
+_MOST_LINES = 500_000
+_LONGEST_LINE = 4000
+_MOST_FOUND = 20_000
 _MOST_NAMES = 64
 
 # What NCCL writes (src/transport/net_ib.cc, net_socket.cc, net.cc, src/init.cc): the devices that it found, the network that it chose, and
 # each connection over it, with the rank that sends for another one in brackets. Two ports that are used as one stand within {}.
-_IB_FOUND = re.compile(r"NET/IB : Using ([^;\n]{1,4000})")
+_IB_FOUND = re.compile(r"NET/IB : Using ([^;]+)")
 _IB_DEVICE = re.compile(r"\[(\d{1,3})\] ?([0-9A-Za-z_.-]{1,64}):(\d{1,3})/(IB|RoCE)", re.ASCII)
-_MERGED = re.compile(r"\[(\d{1,3})\]=\{([^}\n]{1,1000})\}", re.ASCII)
-_SOCKET_FOUND = re.compile(r"NET/Socket : Using ([^\n]{1,4000})")
+_MERGED = re.compile(r"\[(\d{1,3})\]=\{([^{}]{1,1000})\}", re.ASCII)
+_SOCKET_FOUND = re.compile(r"NET/Socket : Using (.+)")
 _SOCKET_DEVICE = re.compile(r"\[\d{1,3}\]([0-9A-Za-z][0-9A-Za-z_.@-]{0,63}):", re.ASCII)
 _OUT_OF_BAND = re.compile(r"(?:OOB|Bootstrap ?: Using) ([0-9A-Za-z][0-9A-Za-z_.@-]{0,63}):", re.ASCII)
 _CHOSEN = re.compile(r"NCCL INFO (?:\S{0,40}: )?Using network ([0-9A-Za-z_ .-]{1,40})", re.ASCII)
@@ -123,48 +127,56 @@ def _logs(place: str) -> str:
 
 def network_of(log: str) -> Network:
     """What NCCL used, by what it wrote: the connections that it made before the network that it chose, that before what it only found."""
-    used = {(match.group(1), int(match.group(2)), bool(match.group(3))) for match in _USED.finditer(log)}
-    chosen = _CHOSEN.search(log)
-    found = _ib_devices(log)
-    names = {name for name, _number, _direct in used} or ({chosen.group(1).strip()} if chosen else set())
-    kind = _kind(names, log, found, {number for _name, number, _direct in used})
-    sockets = [name for line in _SOCKET_FOUND.findall(log) for name in _SOCKET_DEVICE.findall(line)]
+    used = {(found.group(1), int(found.group(2)), bool(found.group(3))) for found in _in_lines(_USED, log)}
+    chosen = [found.group(1).strip() for found in _in_lines(_CHOSEN, log)]
+    devices = _ib_devices(log)
+    sockets = [name for found in _in_lines(_SOCKET_FOUND, log) for name in _SOCKET_DEVICE.findall(found.group(1))]
+    names = {name for name, _number, _direct in used} or set(chosen[:1]) or _found(log, bool(devices), bool(sockets))
+    kind = _kind(names, devices, {number for _name, number, _direct in used})
+    by_hand = [found.group(1) for found in _in_lines(_OUT_OF_BAND, log)]
     return {
         "kind": kind,
-        "interfaces": _distinct(sockets if kind == "socket" and sockets else _OUT_OF_BAND.findall(log)),
-        "adapters": _distinct([name for names in found.values() for name, _layer in names])
+        "interfaces": _distinct(sockets if kind == "socket" and sockets else by_hand),
+        "adapters": _distinct([name for ports in devices.values() for name, _layer in ports])
         if kind not in (None, "socket")
         else [],
         "gpu_direct": all(direct for _name, _number, direct in used) if used else None,
     }
 
 
+def _in_lines(pattern: Pattern[str], log: str) -> List[Match[str]]:
+    """What a pattern finds, once in each line and no more than so many times."""
+    found = (pattern.search(line[:_LONGEST_LINE]) for line in log.splitlines()[:_MOST_LINES])
+    return list(islice(filter(None, found), _MOST_FOUND))
+
+
 def _ib_devices(log: str) -> Dict[int, List[Tuple[str, str]]]:
     """(port, link layer) of what each number of NCCL's stands for, a port or several that are used as one."""
-    found: Dict[int, List[Tuple[str, str]]] = {}
-    for line in _IB_FOUND.findall(log):
+    devices: Dict[int, List[Tuple[str, str]]] = {}
+    for line in [found.group(1) for found in _in_lines(_IB_FOUND, log)][:_MOST_NAMES]:
         for number, inside in _MERGED.findall(line):
             ports = [(f"{name}:{port}", layer) for _number, name, port, layer in _IB_DEVICE.findall(inside)]
-            found.setdefault(int(number), ports)
+            devices.setdefault(int(number), ports)
         for number, name, port, layer in _IB_DEVICE.findall(_MERGED.sub("", line)):
-            found.setdefault(int(number), [(f"{name}:{port}", layer)])
-    return found
+            devices.setdefault(int(number), [(f"{name}:{port}", layer)])
+    return devices
 
 
-def _kind(names: set[str], log: str, found: Dict[int, List[Tuple[str, str]]], numbers: set[int]) -> Optional[str]:
-    if not names:
-        # NCCL before 2.5 named no network. Sockets are looked for last, so that only they are used where they were.
-        names = {"IB"} if found else {"Socket"} if _SOCKET_FOUND.search(log) else set()
-        if _PLUGIN.search(log):
-            names = {"plugin"}
-    if not names:
-        return None
+def _found(log: str, devices: bool, sockets: bool) -> Set[str]:
+    """The network of NCCL before 2.5, which named none: sockets are looked for last, so that only they are used where they were."""
+    if _in_lines(_PLUGIN, log):
+        return {"plugin"}
+    return {"IB"} if devices else {"Socket"} if sockets else set()
+
+
+def _kind(names: Set[str], devices: Mapping[int, Sequence[Tuple[str, str]]], numbers: Set[int]) -> Optional[str]:
+    """The kind of the networks of these names; of InfiniBand and RoCE by the link layer of the adapters with these numbers."""
     if "Socket" in names:
         return "socket"
     if not all(name.startswith("IB") for name in names):
         return "plugin"
-    layers = {layer for number, ports in found.items() if number in numbers or not numbers for _name, layer in ports}
-    return {frozenset({"IB"}): "ib", frozenset({"RoCE"}): "roce"}.get(frozenset(layers), "ib" if layers else None)
+    layers = {layer for number, ports in devices.items() if number in numbers or not numbers for _name, layer in ports}
+    return "ib" if names and "IB" in layers else "roce" if names and layers else None
 
 
 def _distinct(names: Sequence[str]) -> List[str]:

@@ -26,6 +26,7 @@ NCCL_GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubles
 _ACTIVE, _LINK_UP = "ACTIVE", "LinkUp"
 #: The MTU of Ethernet (IEEE 802.3): only a larger one can be too large for the way.
 _PLAIN_MTU = 1500
+KINDS = ("all_reduce", "all_gather")
 _BROKE = ("group", "meet", "collectives")
 # Where PyTorch begins to tell its own calls.
 _CALLS = re.compile(r"\n?(?:Exception raised from |frame #\d)")
@@ -177,12 +178,12 @@ _REACHED = {
 
 def _results(group: Group, steps: Sequence[Step]) -> Check:
     """``fabric.results``: whether the sums and the pieces are right on every rank."""
-    told = [step for step in steps if step["step"] == "collective"]
+    told = [step for step in steps if step["step"] == "collective" and step["kind"] in KINDS]
     if group.first_rank:
         return checks.skipped("fabric.results", _ELSEWHERE)
     if not told:
         return checks.incomplete("fabric.results", "it ended without a result", remedy="prove again")
-    wrong = [f"{step['kind'][:20]} of {step['bytes']} bytes" for step in told if not step["right"]]
+    wrong = [f"{step['kind']} of {step['bytes']} bytes" for step in told if not step["right"]]
     return checks.judged(
         "fabric.results",
         not wrong,
@@ -202,7 +203,7 @@ def _collectives(group: Group, steps: Sequence[Step]) -> List[Check]:
     """``fabric.all_reduce`` and ``fabric.all_gather``: the bus bandwidth of the largest size."""
     found: List[Check] = []
     rows = framework_load.collectives_of(steps)
-    for kind in ("all_reduce", "all_gather"):
+    for kind in KINDS:
         check_id = f"fabric.{kind}"
         mine = [row for row in rows if row["kind"] == kind]
         if group.first_rank:
