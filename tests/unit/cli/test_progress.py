@@ -226,7 +226,8 @@ def under_load(clock: Clock, said: list[str], *hosts: str, **takes: int) -> prog
 
 
 def test_a_load_says_what_goes_on_and_how_much_time_is_left_at_most() -> None:
-    clock, said = Clock(), []
+    clock = Clock()
+    said: list[str] = []
     state = under_load(clock, said, "node3", gpu_load=2700)
     words = {}
     for clock.now in (0, 240, 241, 2580, 2601, 2699.5, 2700, 2760, 2885):
@@ -247,7 +248,8 @@ def test_a_load_says_what_goes_on_and_how_much_time_is_left_at_most() -> None:
 
 
 def test_each_load_has_its_own_time_and_what_comes_after_it_none() -> None:
-    clock, said = Clock(), []
+    clock = Clock()
+    said: list[str] = []
     state = under_load(clock, said, "a", dcgm_diag=150, gpu_load=45, framework_load=90)
     found = []
     for clock.now, module in enumerate(("dcgm_diag", "gpu_load", "framework_load", "kernel_log")):
@@ -284,7 +286,8 @@ def test_after_an_apply_the_times_are_those_of_the_look_at_what_became() -> None
     ],
 )
 def test_however_a_load_ends_nothing_is_left_of_it(name: str, more: dict[str, Any]) -> None:
-    clock, said = Clock(), []
+    clock = Clock()
+    said: list[str] = []
     state = under_load(clock, said, "a", gpu_load=43_200)
     clock.now = 60
     state.take(event(name, "a", "Load the cards", **LOADING, **more))
@@ -293,7 +296,8 @@ def test_however_a_load_ends_nothing_is_left_of_it(name: str, more: dict[str, An
 
 
 def test_what_the_plan_leaves_out_or_nobody_knows_the_time_of_is_no_load() -> None:
-    clock, said = Clock(), []
+    clock = Clock()
+    said: list[str] = []
     for takes in ({}, {"framework_load": 90}, {"gpu_load": 0}):
         state = under_load(clock, said, "a", **takes)
         assert state.hosts["a"].doing(0) == "Load the cards"
@@ -323,7 +327,8 @@ def test_no_node_says_how_long_its_load_takes() -> None:
 
 
 def test_a_log_has_a_line_when_a_load_begins_and_seldom_one_while_it_goes_on() -> None:
-    clock, said = Clock(), []
+    clock = Clock()
+    said: list[str] = []
     state = under_load(clock, said, "a", gpu_load=43_200)
     assert said == ["[a] observe and resolve: done (0 s)", "[a] loading the cards: 12 h"]
     signs = []
@@ -336,7 +341,8 @@ def test_a_log_has_a_line_when_a_load_begins_and_seldom_one_while_it_goes_on() -
 
 
 def test_of_several_hosts_the_longest_is_told_beside_the_title() -> None:
-    clock, said = Clock(), []
+    clock = Clock()
+    said: list[str] = []
     state = under_load(clock, said, "a", gpu_load=45)
     assert state.longest() is None, "its own line says it"
     state.take(event("runner_on_ok", "b", "Plan", res=of_plan(gpu_load=3600), **PLAN))
@@ -354,7 +360,8 @@ def test_a_terminal_shows_the_load_of_each_host_and_the_longest(monkeypatch: pyt
     from rich.console import Console
 
     monkeypatch.setattr(sys, "stderr", io.StringIO())
-    monkeypatch.setattr(progress.time, "monotonic", clock := Clock())
+    clock = Clock()
+    monkeypatch.setattr("gpuwright.progress.time.monotonic", clock)
     live = progress.LiveProgress("proving")
     with live:
         live._state.clock = clock

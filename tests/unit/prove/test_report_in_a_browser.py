@@ -15,7 +15,9 @@ import pytest
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
 from ansible_collections.gpuwright.node.plugins.plugin_utils import report
+from ansible_collections.gpuwright.node.plugins.plugin_utils.report import loads
 from tests.sim import engine
+from tests.unit.prove import loaded
 
 BROWSER = os.environ.get("GPUWRIGHT_BROWSER") or next(filter(None, map(shutil.which, engine.BROWSERS)), None)
 WIDTHS = [320, 360, 420, 500, 600, 640, 720, 800, 900, 1024, 1100, 1200, 1280, 1366, 1440, 1600, 1920, 2560]
@@ -128,7 +130,11 @@ def page_of(tmp_path: Path) -> str:
         },
         "summary": {"os": {"name": "Ubuntu 24.04.3 LTS"}, "kernel": {"running": "6.8.0-45-generic"}},
         "gpus": [{"name": "NVIDIA H100 80GB HBM3"}] * 2,
-        "measurements": {"fio": {"seqread": {"iops": 5, "clat_ns": {"percentiles": {"99": 1000, "50": 10}}}}},
+        "measurements": {
+            "fio": {"seqread": {"iops": 5, "clat_ns": {"percentiles": {"99": 1000, "50": 10}}}},
+            "load": loaded.cards(),
+            "framework_loads": loads.of_results([loaded.result()]),
+        },
     }
     report.write_host(run, "training_node_with_a_long_name_0017", record)
     report.write_host(run, "gpu01", record)
