@@ -164,3 +164,12 @@ def test_help_and_completions_have_the_options(gpuwright: Callable[..., Any]) ->
         script = completions.script(shell).read_text(encoding="utf-8")
         of_verb = script[script.index("validate_option") :]
         assert all(word in of_verb for word in (*OPTIONS, *loading.PROFILES))
+
+
+def test_json_has_what_was_measured_where_something_was(gpuwright: Callable[..., Any], ansible: FakeAnsible) -> None:
+    told = {"load": [{"gpu": "0", "looks": 9}], "framework_loads": [{"name": "pytorch"}]}
+    ansible.plans = {name: plan_record(name, changes=[]) for name in ("a", "b")}
+    ansible.results = {"a": result_record("a", measurements=told), "b": result_record("b", measurements={})}
+    hosts = gpuwright("validate", "--json", "-i", "a,b").json["hosts"]
+    assert hosts["a"]["measurements"] == told
+    assert "measurements" not in hosts["b"]
