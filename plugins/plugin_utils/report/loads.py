@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 from ansible_collections.gpuwright.node.plugins.module_utils.measure import load_judge
 
@@ -99,16 +99,17 @@ class Loads(TypedDict):
 # --------------------------------------------------------------------------------------------------------------------
 
 
-def of_results(results: Iterable[Mapping[str, Any]]) -> list[Figures]:
+def of_results(results: Iterable[Mapping[str, object]]) -> list[Figures]:
     """The figures of each environment, from the results of the task that loads through it, beside the data sheets that it was given."""
-    told = []
+    told: list[object] = []
     for result in results:
-        if "devices" not in result:  # it ended without an answer
+        item = result.get("item")
+        if not isinstance(item, Mapping) or "devices" not in result:  # it ended without an answer
             continue
-        item = result["item"]
         sheets = {str(row["bus_id"]).upper(): row for row in item["expected"]}
         devices = [
-            {**device, "data_sheet": sheets.get(str(device.get("bus_id")).upper())} for device in result["devices"]
+            {**device, "data_sheet": sheets.get(str(device.get("bus_id")).upper())}
+            for device in _rows(result["devices"], MOST_DEVICES)
         ]
         told.append({**result, "name": item["name"], "devices": devices})
     return [figures for figures in shaped(told) if figures["devices"] or figures["collectives"]]
@@ -176,7 +177,7 @@ def _entries(told: object) -> dict[str, float]:
     return {str(key)[:_LONGEST]: value for key, each in pairs if (value := number(each)) is not None}
 
 
-def _rows(told: object, most: int) -> list[Mapping[str, Any]]:
+def _rows(told: object, most: int) -> list[Mapping[str, object]]:
     return [row for row in told[:most] if isinstance(row, Mapping)] if isinstance(told, list) else []
 
 
@@ -195,14 +196,14 @@ _Judged = Mapping[tuple[str, str | None, float | None], "Check"]
 def shown(measurements: Mapping[str, object], checks: Iterable[Check]) -> Loads | None:
     """What the page shows of the loads of a host; None where nothing was loaded, as in records of before."""
     driver = _driver(_rows(measurements.get("load"), MOST_DEVICES))
-    judged: _Judged = {(check["id"], check["gpu"], number(check["measured"])): check for check in checks}
+    judged: _Judged = {(check["id"], _text(check["gpu"]), number(check["measured"])): check for check in checks}
     environments = [_environment(figures, judged) for figures in shaped(measurements.get("framework_loads"))]
     if driver is None and not environments:
         return None
     return {"driver": driver, "untried": load_judge.UNTRIED if driver else "", "environments": environments}
 
 
-def _driver(cards: Sequence[Mapping[str, Any]]) -> Table | None:
+def _driver(cards: Sequence[Mapping[str, object]]) -> Table | None:
     """What nvidia-smi said of each card while the driver alone loaded it."""
     columns = {
         "SM clock, MHz": "sm_mhz",
