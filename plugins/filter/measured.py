@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model import measured
+from ansible_collections.gpuwright.node.plugins.plugin_utils.report import loads
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
@@ -23,4 +24,8 @@ class FilterModule:
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         """Filters by name, as Ansible asks for them."""
-        return {"measured_checks": measured_checks, "not_proven": measured.not_proven}
+        return {
+            "load_figures": loads.of_results,
+            "measured_checks": measured_checks,
+            "not_proven": measured.not_proven,
+        }

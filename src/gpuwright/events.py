@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypedDict
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     from ansible_collections.gpuwright.node.plugins.plugin_utils.model.plan import Change
 
@@ -22,6 +22,8 @@ class TaskResult(TypedDict, total=False):
     busy: str
     left_alone: str | None
     changes: list[Change]
+    work: Mapping[str, Mapping[str, object]]
+    measure: Mapping[str, object]
 
 
 class EventData(TypedDict, total=False):

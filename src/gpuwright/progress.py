@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import threading
 import time
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 from gpuwright import console, reasons
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from types import TracebackType
 
     from rich.console import RenderableType
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 MOST_HOSTS = 12
 # Seconds after which a host at work of which nothing was said is told to be alive, where nobody sees a moving line.
 SILENCE = 30.0
+# The same while the cards are loaded and it was said how long that takes.
+SILENCE_UNDER_LOAD = 600.0
 # Seconds that a download has to be watched before it is said how long it will take.
 _WATCHED = 15.0
 # Seconds between two looks at who was silent.
@@ -43,6 +46,14 @@ _STEPS_WITHOUT_ROLE = {
 _ROLE_NAMES = {"validate": "prove"}
 # Roles that the components share: to people their work is the component's.
 _SHARED_ROLES = {"packages", "repositories"}
+# Modules that load the cards for as long as the plan says, in people's words.
+_LOADS = {
+    "gpuwright.node.dcgm_diag": "diagnosing the cards by DCGM",
+    "gpuwright.node.gpu_load": "loading the cards",
+    "gpuwright.node.framework_load": "loading through the framework",
+}
+# The actions that say how long: that of a plan, and that which looks again after an apply. No node answers in their names.
+_SAY_HOW_LONG = ("gpuwright.node.plan", "gpuwright.node.seal")
 # Tasks whose message cannot wait for the report: the machine goes down after them. (A task of the role `reboot`.)
 _READ_BEFORE = {"Show what helps if the screen stays black"}
 _RESULTS = {
@@ -80,6 +91,30 @@ class Meter:
         return f"about {console.size(self.done)} of {console.size(self.total)}{left}"
 
 
+@dataclass(frozen=True)
+class Load:
+    """A load of the cards that goes on.
+
+    Attributes:
+        what: it does, in people's words.
+        seconds: it takes by the plan.
+        since: when it began (monotonic seconds).
+    """
+
+    what: str
+    seconds: int
+    since: float
+
+    def left(self, now: float) -> float:
+        """Seconds that are left by the plan; below 0 those for which its time is over."""
+        return self.since + self.seconds - now
+
+    def words(self, now: float) -> str:
+        """It for people: what goes on, and how much time is left at most; what begins and ends around it comes to that."""
+        left = self.left(now)
+        return f"{self.what}: {_at_most(left)} left" if left > 0 else f"{self.what}: {_at_most(-left)} over its time"
+
+
 @dataclass
 class HostState:
     """Where one host is.
@@ -94,6 +129,8 @@ class HostState:
         waits: what it waits for, empty while it does not.
         downloads: bytes that each component downloads, where the plan knows them.
         meter: how far the task is with what it downloads, as it was seen first and last.
+        takes: seconds that each load of the cards takes, by its module, where the plan has some.
+        load: the one that goes on.
         ended: `unreachable` or `failed`, empty while the host works.
         reason: of the end.
     """
@@ -107,8 +144,20 @@ class HostState:
     waits: str = ""
     downloads: dict[str, int] = field(default_factory=dict)
     meter: Meter | None = None
+    takes: dict[str, int] = field(default_factory=dict)
+    load: Load | None = None
     ended: str = ""
     reason: str = ""
+
+    def doing(self, now: float) -> str:
+        """What goes on there, for people."""
+        load = self.load  # once: events arrive meanwhile
+        return load.words(now) if load else self.waits or self.task
+
+    def silence(self, now: float) -> float:
+        """Seconds after which it is told to be alive."""
+        load = self.load
+        return SILENCE_UNDER_LOAD if load and load.left(now) > 0 else SILENCE
 
 
 @dataclass
@@ -137,10 +186,11 @@ class State:
         state.task = str(data.get("task") or state.task)
         if name == "runner_on_start":
             state.working, state.meter = True, None
+            self._begin_load(host, state, data)
         elif name == "runner_retry":
             self._wait(host, state, data.get("res") or {})
         elif name in _RESULTS:
-            state.working, state.answered, state.waits = False, now, ""
+            state.working, state.answered, state.waits, state.load = False, now, "", None
             self._result(host, state, _RESULTS[name], data)
 
     def look(self) -> None:
@@ -162,7 +212,7 @@ class State:
         silent = [
             (host, state)
             for host, state in list(self.hosts.items())  # a copy at one go: events arrive meanwhile
-            if state.working and not state.ended and now - state.said >= SILENCE
+            if state.working and not state.ended and now - state.said >= state.silence(now)
         ]
         for _host, state in silent:
             state.said = now
@@ -172,6 +222,12 @@ class State:
             counts = ", ".join(f"{count} {component}" for component, count in sorted(rest.items()))
             lines.append(f"{rest.total()} more hosts at work: {counts}")
         return lines
+
+    def longest(self) -> tuple[str, Load] | None:
+        """Where several hosts are under load: the one that takes longest, and its load."""
+        loaded = [(host, load) for host, state in list(self.hosts.items()) if (load := state.load)]
+        now = self.clock()
+        return max(loaded, key=lambda each: each[1].left(now)) if len(loaded) > 1 else None
 
     def finish(self) -> None:
         """The run is over: the last component of each host is done."""
@@ -191,6 +247,7 @@ class State:
         answer = data.get("res") or {}
         if result == "ok":
             state.downloads |= _downloads(answer)
+            state.takes = _takes(data) or state.takes
             if data.get("task") in _READ_BEFORE:
                 self._tell(host, answer)
         if result == "unreachable" or (result == "failed" and not data.get("ignore_errors")):
@@ -199,6 +256,14 @@ class State:
     def _leave(self, host: str, state: HostState) -> None:
         if state.component and not state.ended:
             self._say(host, state, f"{state.component}: done ({seconds(state.answered - state.since)})")
+
+    def _begin_load(self, host: str, state: HostState, data: EventData) -> None:
+        """A task that loads the cards for a known time; one that the plan leaves out is skipped, and has none."""
+        action = _action_of(data)
+        seconds_ = state.takes.get(action.rpartition(".")[2])
+        state.load = Load(_LOADS[action], seconds_, self.clock()) if action in _LOADS and seconds_ else None
+        if state.load:
+            self._say(host, state, f"{state.load.what}: {_at_most(state.load.seconds)}")
 
     def _wait(self, host: str, state: HostState, answer: TaskResult) -> None:
         """A task that asks again: what it waits for, once for each that is in the way."""
@@ -232,7 +297,21 @@ def component_of(data: EventData) -> str:
         return ""
     if role:
         return _ROLE_NAMES.get(role, role)
-    return _STEPS_WITHOUT_ROLE.get(str(data.get("resolved_action") or data.get("task_action") or ""), "")
+    return _STEPS_WITHOUT_ROLE.get(_action_of(data), "")
+
+
+def _action_of(data: EventData) -> str:
+    return str(data.get("resolved_action") or data.get("task_action") or "")
+
+
+def _takes(data: EventData) -> dict[str, int]:
+    """Seconds that each load of the cards takes, by its module, as the plan says it: of a proof, or after an apply; else nothing."""
+    if _action_of(data) not in _SAY_HOW_LONG:
+        return {}
+    answer = data.get("res") or {}
+    measure: Mapping[str, object] = answer.get("measure") or (answer.get("work") or {}).get("validate") or {}
+    takes = measure.get("takes")
+    return dict(takes) if isinstance(takes, dict) else {}
 
 
 def _downloads(answer: TaskResult) -> dict[str, int]:
@@ -251,13 +330,22 @@ def _sign(state: HostState, now: float) -> str:
     downloads = f" ({console.size(size)} to download)" if size else ""
     if state.meter:
         downloads = f" ({state.meter.words(now)})"
-    doing = state.waits or state.task
-    return f"{state.component or 'start'}: at work for {seconds(now - state.since)}{downloads}: {doing}"
+    return f"{state.component or 'start'}: at work for {seconds(now - state.since)}{downloads}: {state.doing(now)}"
 
 
 def _rough(value: float) -> str:
     """A duration that nobody knows better, for people."""
     return f"{value:.0f} s" if value < 60 else f"{value / 60:.0f} min"
+
+
+def _at_most(value: float) -> str:
+    """A duration that is not longer than it says, for people: in whole seconds, minutes, and hours with minutes."""
+    if value < 100:
+        return f"{math.ceil(value)} s"
+    hours, minutes = divmod(math.ceil(value / 60), 60)
+    if not hours:
+        return f"{minutes} min"
+    return f"{hours} h {minutes:02} min" if minutes else f"{hours} h"
 
 
 def seconds(value: float) -> str:
@@ -374,7 +462,9 @@ class LiveProgress:
         if now - self._looked > _LOOK:
             self._looked = now
             self._state.look()
-        self._spinner.update(text=Text(f" {self._title}  {seconds(now - self._began)}"))
+        longest = self._state.longest()
+        last = f"  longest on {console.one_line(longest[0])}, {longest[1].words(now)}" if longest else ""
+        self._spinner.update(text=Text(f" {self._title}  {seconds(now - self._began)}{last}"))
         lines: list[RenderableType] = [self._spinner]
         known = list(self._state.hosts.items())  # a copy at one go: events arrive while the screen is drawn
         hosts = sorted(known, key=lambda item: (not item[1].ended, item[0]))
@@ -390,7 +480,7 @@ def _line(host: str, state: HostState, now: float) -> str:
     if state.ended:
         return f"  {host:<24} {state.ended}: {state.reason}"
     far = f"{state.meter.words(now)}: " if state.meter else ""
-    return f"  {host:<24} {state.component:<20} {seconds(now - state.since):>8}  {far}{state.waits or state.task}"
+    return f"  {host:<24} {state.component:<20} {seconds(now - state.since):>8}  {far}{state.doing(now)}"
 
 
 def _style(state: HostState) -> str:

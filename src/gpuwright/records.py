@@ -62,6 +62,7 @@ _RESULT_EXTRAS = (
     "rescue",
     "warnings",
     "stack",
+    "measurements",
 )
 
 # The verdict of a host by its state in `status`.

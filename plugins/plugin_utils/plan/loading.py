@@ -83,6 +83,14 @@ class FrameworkLoad(TypedDict):
     environment: dict[str, str]
 
 
+class Loads(TypedDict):
+    """What loads the cards, in this order: None or nothing where it is left out."""
+
+    diagnostic: Diagnostic | None
+    load: Load | None
+    framework_loads: list[FrameworkLoad]
+
+
 class Time(NamedTuple):
     """Seconds that each kind of load gets. ``level``: of DCGM's diagnostic."""
 
@@ -156,6 +164,20 @@ def of_framework(
         "expected": load_figures.expected(context.facts["pci"]["gpus"] or (), load_rules()) if with_cards else [],
         "environment": libraries,
     }
+
+
+def takes(context: Context, given: Given, loads: Loads) -> dict[str, int]:
+    """Seconds that each load takes by the plan, by its module. Programs that begin, the first import of a framework, come to it."""
+    found = {}
+    if loads["diagnostic"] is not None:
+        level = loads["diagnostic"]["level"]
+        found["dcgm_diag"] = next(seconds for each, _least, seconds in _LEVELS if each == level)
+    if loads["load"] is not None:
+        found["gpu_load"] = loads["load"]["seconds"]
+    if loads["framework_loads"]:
+        each = time_of(given, diagnostic=_has_dcgm(context)).framework
+        found["framework_load"] = each * len(loads["framework_loads"])
+    return found
 
 
 def number(context: Context) -> int:

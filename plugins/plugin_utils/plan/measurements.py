@@ -104,12 +104,12 @@ class Given(TypedDict):
     fabric: fabric.Given
 
 
-class Measurements(TypedDict):
+class Measurements(loading.Loads):
     """What is measured: None or nothing where it is left out, and ``gaps`` say why.
 
-    ``tools`` are installed first. ``module``: without a card the module can still be tried. ``diagnostic``, ``load`` and
-    ``framework_loads`` load the cards. ``fabric``: what this host brings to what is measured between hosts. ``log``: the kernel's, with so
-    many earlier boots. ``storage``: by fio.
+    ``tools`` are installed first. ``module``: without a card the module can still be tried. ``takes``: seconds of each load, by its
+    module. ``fabric``: what this host brings to what is measured between hosts. ``log``: the kernel's, with so many earlier boots.
+    ``storage``: by fio.
     """
 
     tools: PackageCall
@@ -117,9 +117,7 @@ class Measurements(TypedDict):
     smi: Smi | None
     log: Log | None
     compute: list[Compute]
-    diagnostic: loading.Diagnostic | None
-    load: loading.Load | None
-    framework_loads: list[loading.FrameworkLoad]
+    takes: dict[str, int]
     fabric: fabric.Own | None
     toolkits: list[Toolkit]
     containers: list[ContainerQuestion]
@@ -134,17 +132,15 @@ def measure(context: Context, plan: Plan) -> Measurements:
     if sections.user(context.facts) is not None:
         return _of_user(context, plan)
     cards = not (context.provision_only or context.cpu_only or given["pending"])
+    loads = _loads(context, plan, cards=cards)
     return {
+        **loads,
         "tools": package_calls.call(context, plan, _tools(plan)),
         "module": _module(context, plan),
         "smi": _smi(context, plan) if cards and _has_smi(context.facts) else None,
         "log": {"boots": given["boots"]} if cards and _own_kernel(context.facts) else None,
         "compute": _compute(context, plan) if cards else [],
-        "diagnostic": loading.diagnostic(context, given["load"], _count(plan)) if cards else None,
-        "load": _load(context, plan) if cards else None,
-        "framework_loads": []
-        if context.provision_only or given["pending"]
-        else _framework_loads(context, plan, cards=cards),
+        "takes": loading.takes(context, given["load"], loads),
         "fabric": _fabric(context, plan, cards=cards),
         "toolkits": _toolkits(context, plan, cards=cards),
         "containers": [each for each in _containers(context) if _starts(each, given)] if cards else [],
@@ -165,6 +161,7 @@ def _of_user(context: Context, plan: Plan) -> Measurements:
         "diagnostic": None,
         "load": None,
         "framework_loads": [],
+        "takes": {},
         "fabric": None,
         "toolkits": [],
         "containers": [],
@@ -326,6 +323,17 @@ def _framework(framework: FrameworkEnvironment, context: Context, plan: Plan) ->
     if kernel:
         options["kernel"] = kernel
     return options
+
+
+def _loads(context: Context, plan: Plan, *, cards: bool) -> loading.Loads:
+    """What loads the cards, or the processor where there are none and none will come."""
+    given = _given(plan)
+    later = context.provision_only or given["pending"]
+    return {
+        "diagnostic": loading.diagnostic(context, given["load"], _count(plan)) if cards else None,
+        "load": _load(context, plan) if cards else None,
+        "framework_loads": [] if later else _framework_loads(context, plan, cards=cards),
+    }
 
 
 def _load(context: Context, plan: Plan) -> loading.Load | None:

@@ -20,6 +20,8 @@ import jinja2
 from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
 
 from ..resolver.parts import PARTS
+from . import loads
+from .drawing import number, percent
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from ..model.plan import Change
     from ..model.report import Record, Report, Resume
     from .comparison import Shown
+    from .loads import Loads
 
 SYMBOLS = {"pass": "✓", "warn": "!", "fail": "✗", "incomplete": "?", "skip": "–", "none": ""}
 WORDS = {
@@ -53,6 +56,8 @@ _GROUPS = (
 )  # fmt: skip
 OPEN_DETAILS = 5
 """So many hosts with trouble are unfolded; the others open at a tap."""
+MOST_LOADED = 50
+"""So many hosts show what their loads measured, those with trouble first; of the others it is in report.json alone."""
 
 
 class Host(TypedDict):
@@ -82,6 +87,8 @@ class Host(TypedDict):
     skip_reason: str | None
     temperatures: list[dict[str, object]]
     latencies: list[dict[str, object]]
+    loads: Loads | None
+    loads_elsewhere: bool
     anchor: NotRequired[str]
     open: NotRequired[bool]
 
@@ -110,9 +117,11 @@ def page_of(report: Report) -> dict[str, object]:
     hosts = sorted(
         (_host(record) for record in records if not record.get("whole")), key=lambda host: (host["rank"], host["name"])
     )
-    for number, host in enumerate(hosts):
-        host["anchor"] = f"h{number}"
-        host["open"] = number < OPEN_DETAILS and host["rank"] < _ORDER["pass"]
+    for place, host in enumerate(hosts):
+        host["anchor"] = f"h{place}"
+        if place >= MOST_LOADED and host["loads"]:
+            host["loads"], host["loads_elsewhere"] = None, True
+        host["open"] = place < OPEN_DETAILS and host["rank"] < _ORDER["pass"]
     groups = _sorted_groups({group for host in hosts for group in host["groups"]})
     return {
         "report": report,
@@ -124,6 +133,7 @@ def page_of(report: Report) -> dict[str, object]:
         "staying": [_staying(record) for record in records if record.get("whole")],
         "lost": sorted(report["unreachable"].items()),
         "waiting": report["not_reached"],
+        "most_loaded": MOST_LOADED,
     }
 
 
@@ -174,6 +184,8 @@ def _host(record: Record) -> Host:
         "skip_reason": record["skipped"],
         "temperatures": _temperatures(found),
         "latencies": _latencies(record["measurements"]),
+        "loads": loads.shown(record["measurements"], found),
+        "loads_elsewhere": False,
     }
 
 
@@ -392,7 +404,7 @@ def _temperatures(found: Iterable[Check]) -> list[dict[str, object]]:
     """A bar a card: its temperature, and a mark where it becomes a warning."""
     bars = []
     for check in found:
-        value, limit = _number(check["measured"]), _number(check["expected"])
+        value, limit = number(check["measured"]), number(check["expected"])
         if check["id"] != "temp.gpu" or value is None:
             continue
         bars.append(
@@ -400,8 +412,8 @@ def _temperatures(found: Iterable[Check]) -> list[dict[str, object]]:
                 "label": f"GPU {str(check['gpu']).split()[0]}" if check["gpu"] else "GPU",
                 "full": str(check["gpu"] or "GPU"),
                 "value": f"{value:.0f} °C",
-                "width": _percent(value / HOTTEST_C),
-                "mark": None if limit is None else _percent(limit / HOTTEST_C),
+                "width": percent(value / HOTTEST_C),
+                "mark": None if limit is None else percent(limit / HOTTEST_C),
                 "kind": check["status"],
             }
         )
@@ -418,9 +430,9 @@ def _latencies(measurements: object) -> list[dict[str, object]]:
         latency = part.get("clat_ns") if isinstance(part, Mapping) else None
         percentiles = latency.get("percentiles") if isinstance(latency, Mapping) else None
         bars = [
-            {"label": f"p{key}", "value": _time(value), "width": _percent(_logarithm(value))}
+            {"label": f"p{key}", "value": _time(value), "width": percent(_logarithm(value))}
             for key in ("50", "90", "99", "99.9", "99.99")
-            if isinstance(percentiles, Mapping) and (value := _number(percentiles.get(key)))
+            if isinstance(percentiles, Mapping) and (value := number(percentiles.get(key)))
         ]
         if bars:
             groups.append({"name": str(name), "bars": bars, "rate": _rate(part)})
@@ -428,7 +440,7 @@ def _latencies(measurements: object) -> list[dict[str, object]]:
 
 
 def _rate(part: Mapping[str, object]) -> str:
-    iops, bandwidth = _number(part.get("iops")), _number(part.get("bw_bytes"))
+    iops, bandwidth = number(part.get("iops")), number(part.get("bw_bytes"))
     said = [f"{iops:,.0f} IOPS"] if iops else []
     return ", ".join(said + ([f"{bandwidth / 1e6:,.0f} MB/s"] if bandwidth else []))
 
@@ -443,13 +455,3 @@ def _time(nanoseconds: float) -> str:
         if nanoseconds < limit:
             return f"{nanoseconds / divisor:.3g} {unit}"
     return f"{nanoseconds / 1e9:.3g} s"
-
-
-def _number(value: Any) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        return None
-    return float(value)
-
-
-def _percent(share: float) -> float:
-    return round(100 * min(max(share, 0.005), 1.0), 1)

@@ -28,6 +28,11 @@ def _variables(args: argparse.Namespace) -> dict[str, object]:
         raise BadInput("--for is how long a burn-in takes", ["gpuwright validate --profile burn-in --for 12h"])
     if args.fabric and not args.inventory:
         raise BadInput("--fabric measures between hosts: give an inventory with -i")
+    if args.busy and args.profile == "quick":
+        raise BadInput(
+            "--busy is about cards that are loaded, and quick loads none",
+            ["gpuwright validate --profile standard --busy"],
+        )
     if args.user and (args.profile or args.busy or args.boots is not None):
         raise BadInput("the cards and the kernel log are root's to prove; --user proves the environments of your own")
     given = {

@@ -206,6 +206,187 @@ def test_who_holds_the_package_manager_is_told_once_and_in_each_sign() -> None:
     assert state.signs() == ["[a] preflight: at work for 90 s: Check the disks"]
 
 
+PLAN = {"resolved_action": "gpuwright.node.plan"}
+LOADING = {"role": "gpuwright.node.validate", "resolved_action": "gpuwright.node.gpu_load"}
+
+
+def of_plan(**takes: int) -> Any:
+    """What the action `plan` answers of a proof whose loads take so long."""
+    return {"left_alone": None, "work": {"validate": {"takes": takes}}}
+
+
+def under_load(clock: Clock, said: list[str], *hosts: str, **takes: int) -> progress.State:
+    """Hosts whose cards begin to be loaded by the driver alone."""
+    state = progress.State(clock=clock, say=said.append)
+    for host in hosts:
+        state.take(event("runner_on_ok", host, "Plan", res=of_plan(**takes), **PLAN))
+    for host in hosts:
+        state.take(event("runner_on_start", host, "Load the cards", **LOADING))
+    return state
+
+
+def test_a_load_says_what_goes_on_and_how_much_time_is_left_at_most() -> None:
+    clock = Clock()
+    said: list[str] = []
+    state = under_load(clock, said, "node3", gpu_load=2700)
+    words = {}
+    for clock.now in (0, 240, 241, 2580, 2601, 2699.5, 2700, 2760, 2885):
+        words[clock.now] = state.hosts["node3"].doing(clock.now)
+    assert words == {
+        0: "loading the cards: 45 min left",
+        240: "loading the cards: 41 min left",
+        241: "loading the cards: 41 min left",
+        2580: "loading the cards: 2 min left",
+        2601: "loading the cards: 99 s left",
+        2699.5: "loading the cards: 1 s left",
+        2700: "loading the cards: 0 s over its time",
+        2760: "loading the cards: 60 s over its time",
+        2885: "loading the cards: 4 min over its time",
+    }
+    line = " ".join(progress._line("node3", state.hosts["node3"], 240).split())
+    assert line == "node3 prove 4 min 00 s loading the cards: 41 min left"
+
+
+def test_each_load_has_its_own_time_and_what_comes_after_it_none() -> None:
+    clock = Clock()
+    said: list[str] = []
+    state = under_load(clock, said, "a", dcgm_diag=150, gpu_load=45, framework_load=90)
+    found = []
+    for clock.now, module in enumerate(("dcgm_diag", "gpu_load", "framework_load", "kernel_log")):
+        state.take(event("runner_on_start", "a", module, role="validate", resolved_action=f"gpuwright.node.{module}"))
+        found.append(state.hosts["a"].doing(clock.now))
+        state.take(event("runner_on_ok", "a", module, role="validate", resolved_action=f"gpuwright.node.{module}"))
+        assert state.hosts["a"].load is None
+    assert found == [
+        "diagnosing the cards by DCGM: 3 min left",
+        "loading the cards: 45 s left",
+        "loading through the framework: 90 s left",
+        "kernel_log",
+    ]
+
+
+def test_after_an_apply_the_times_are_those_of_the_look_at_what_became() -> None:
+    clock = Clock()
+    state = progress.State(clock=clock)
+    state.take(event("runner_on_ok", "a", "Plan", res={"left_alone": None, "work": {"cuda": {}}}, **PLAN))
+    sealed = {"sealed": [], "measure": {"takes": {"gpu_load": 45}}}
+    state.take(event("runner_on_ok", "a", "Seal", res=sealed, resolved_action="gpuwright.node.seal"))
+    state.take(event("runner_on_start", "a", "Load the cards", **LOADING))
+    assert state.hosts["a"].doing(0) == "loading the cards: 45 s left"
+
+
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [
+        ("runner_on_skipped", {}),
+        ("runner_on_failed", {"res": {"msg": "no"}}),
+        ("runner_on_failed", {"res": {"msg": "no"}, "ignore_errors": True}),
+        ("runner_on_unreachable", {"res": {"msg": "gone"}}),
+        ("runner_on_ok", {}),
+    ],
+)
+def test_however_a_load_ends_nothing_is_left_of_it(name: str, more: dict[str, Any]) -> None:
+    clock = Clock()
+    said: list[str] = []
+    state = under_load(clock, said, "a", gpu_load=43_200)
+    clock.now = 60
+    state.take(event(name, "a", "Load the cards", **LOADING, **more))
+    assert (state.hosts["a"].load, state.longest()) == (None, None)
+    assert "left" not in progress._line("a", state.hosts["a"], 60)
+
+
+def test_what_the_plan_leaves_out_or_nobody_knows_the_time_of_is_no_load() -> None:
+    clock = Clock()
+    said: list[str] = []
+    for takes in ({}, {"framework_load": 90}, {"gpu_load": 0}):
+        state = under_load(clock, said, "a", **takes)
+        assert state.hosts["a"].doing(0) == "Load the cards"
+    odd: list[Any] = [
+        None,
+        {},
+        {"work": None},
+        {"work": {"validate": None}},
+        {"measure": {"takes": None}},
+        {"measure": {"takes": []}},
+    ]
+    for answer in odd:
+        state = progress.State(clock=clock, say=said.append)
+        state.take(event("runner_on_ok", "a", "Plan", res=answer, **PLAN))
+        state.take(event("runner_on_start", "a", "Load the cards", **LOADING))
+        assert state.hosts["a"].load is None
+    assert not [line for line in said if "loading" in line]
+
+
+def test_no_node_says_how_long_its_load_takes() -> None:
+    state = progress.State(clock=Clock())
+    for action in ("ansible.builtin.command", "gpuwright.node.node_facts", "gpuwright.node.gpu_load"):
+        answer = {"measure": {"takes": {"gpu_load": 9}}, **of_plan(gpu_load=9)}
+        state.take(event("runner_on_ok", "a", "Look", res=answer, resolved_action=action))
+    state.take(event("runner_on_start", "a", "Load the cards", **LOADING))
+    assert state.hosts["a"].load is None
+
+
+def test_a_log_has_a_line_when_a_load_begins_and_seldom_one_while_it_goes_on() -> None:
+    clock = Clock()
+    said: list[str] = []
+    state = under_load(clock, said, "a", gpu_load=43_200)
+    assert said == ["[a] observe and resolve: done (0 s)", "[a] loading the cards: 12 h"]
+    signs = []
+    for second in range(1, 43_200 + 61):
+        clock.now = second
+        signs += [(second, line) for line in state.signs()]
+    assert len(signs) == 12 * 6 + 2, "one in ten minutes; when its time is over one in half a minute again"
+    assert signs[0] == (600, "[a] prove: at work for 10 min 00 s: loading the cards: 11 h 50 min left")
+    assert signs[-1] == (43_260, "[a] prove: at work for 721 min 00 s: loading the cards: 60 s over its time")
+
+
+def test_of_several_hosts_the_longest_is_told_beside_the_title() -> None:
+    clock = Clock()
+    said: list[str] = []
+    state = under_load(clock, said, "a", gpu_load=45)
+    assert state.longest() is None, "its own line says it"
+    state.take(event("runner_on_ok", "b", "Plan", res=of_plan(gpu_load=3600), **PLAN))
+    clock.now = 30
+    state.take(event("runner_on_start", "b", "Load the cards", **LOADING))
+    state.take(event("runner_on_start", "c", "Load the cards", **LOADING))
+    longest = state.longest()
+    assert longest
+    assert (longest[0], longest[1].words(90)) == ("b", "loading the cards: 59 min left")
+    state.take(event("runner_on_ok", "b", "Load the cards", **LOADING))
+    assert state.longest() is None
+
+
+def test_a_terminal_shows_the_load_of_each_host_and_the_longest(monkeypatch: pytest.MonkeyPatch) -> None:
+    from rich.console import Console
+
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    clock = Clock()
+    monkeypatch.setattr("gpuwright.progress.time.monotonic", clock)
+    live = progress.LiveProgress("proving")
+    with live:
+        live._state.clock = clock
+        for number in range(20):
+            host = f"node{number:02}"
+            live.take(event("runner_on_ok", host, "Plan", res=of_plan(gpu_load=60 * number), **PLAN))
+            live.take(event("runner_on_start", host, "Load the cards", **LOADING))
+        clock.now = 61
+        drawn = Console(file=io.StringIO(), width=100, record=True)
+        drawn.print(live._render())
+    lines = drawn.export_text().splitlines()
+    assert "proving  61 s  longest on node19, loading the cards: 18 min left" in lines[0]
+    assert " ".join(lines[4].split()) == "node03 prove 61 s loading the cards: 2 min left"
+    assert "20 hosts: 20 prove" in lines[-1]
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [(0, "0 s"), (0.2, "1 s"), (99.9, "100 s"), (100, "2 min"), (2401, "41 min"), (3541, "1 h"), (43_140, "11 h 59 min"),
+     (604_800, "168 h")],
+)  # fmt: skip
+def test_what_is_left_at_most_is_never_told_too_short(value: float, expected: str) -> None:
+    assert progress._at_most(value) == expected
+
+
 def test_a_log_gets_the_signs_while_the_run_is_silent(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -188,6 +188,20 @@ def rendered(run: Path, **more: Any) -> Tags:
     return Tags((run / "report.html").read_text(encoding="utf-8"))
 
 
+def hostile_figures() -> dict[str, Any]:
+    """What a load through a framework measured, on cards with such names."""
+    rate = {"gpu": HOSTILE, "name": HOSTILE, "tflops": {HOSTILE: 5}, "bandwidth_gbs": {HOSTILE: 5}}
+    return {
+        "name": HOSTILE,
+        "version": HOSTILE,
+        "devices": [{**rate, "training": {"precision": HOSTILE, "step_seconds": 1}}],
+        "pairs": [{"from": HOSTILE, "to": "1 " + HOSTILE, "gbs": 5, "direct": HOSTILE}],
+        "collectives": [
+            {"kind": HOSTILE, "backend": HOSTILE, "bytes": size, "ranks": 2, "busbw_gbs": 5} for size in (8, 64)
+        ],
+    }
+
+
 def hostile_record() -> dict[str, Any]:
     bad: Any = checks.make("gpu.model", "fail")
     bad.update(
@@ -212,7 +226,11 @@ def hostile_record() -> dict[str, Any]:
         summary={"os": {"name": HOSTILE}, "kernel": {"running": HOSTILE}, "driver": {"loaded_version": HOSTILE}},
         gpus=[{"name": HOSTILE}],
         stack={"driver": {"branch": HOSTILE}, "frameworks": [{"name": HOSTILE, "version": HOSTILE}]},
-        measurements={"fio": {HOSTILE: {"iops": 5, "clat_ns": {"percentiles": {"99": 1000}}}}},
+        measurements={
+            "fio": {HOSTILE: {"iops": 5, "clat_ns": {"percentiles": {"99": 1000}}}},
+            "load": [{"gpu": HOSTILE, "name": HOSTILE, "looks": 1, "reasons": {HOSTILE: 1}}],
+            "framework_loads": [hostile_figures()],
+        },
     )
 
 

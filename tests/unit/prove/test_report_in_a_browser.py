@@ -15,7 +15,9 @@ import pytest
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
 from ansible_collections.gpuwright.node.plugins.plugin_utils import report
+from ansible_collections.gpuwright.node.plugins.plugin_utils.report import loads
 from tests.sim import engine
+from tests.unit.prove import loaded
 
 BROWSER = os.environ.get("GPUWRIGHT_BROWSER") or next(filter(None, map(shutil.which, engine.BROWSERS)), None)
 WIDTHS = [320, 360, 420, 500, 600, 640, 720, 800, 900, 1024, 1100, 1200, 1280, 1366, 1440, 1600, 1920, 2560]
@@ -131,6 +133,7 @@ def page_of(tmp_path: Path) -> str:
         "measurements": {"fio": {"seqread": {"iops": 5, "clat_ns": {"percentiles": {"99": 1000, "50": 10}}}}},
     }
     report.write_host(run, "training_node_with_a_long_name_0017", record)
+    record["measurements"] |= {"load": loaded.cards(2), "framework_loads": loads.of_results([loaded.result(2)])}
     report.write_host(run, "gpu01", record)
     lost = {"training_node_with_a_long_name_0018": "the connection was refused on port 22 after three attempts " * 3}
     report.aggregate(run, unreachable=lost, not_reached=["training_node_with_a_long_name_0019"])

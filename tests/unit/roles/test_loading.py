@@ -36,6 +36,18 @@ def test_by_itself_a_proof_loads_nothing() -> None:
         assert (found["diagnostic"], found["load"], found["framework_loads"]) == (None, None, [])
 
 
+def test_how_long_each_load_takes_goes_with_it_by_its_module() -> None:
+    assert loaded({})["takes"] == {}
+    assert loaded(STANDARD)["takes"] == {"gpu_load": 45, "framework_load": 90}
+    half_a_day = loaded(burn_in(43_200), stack={"monitoring_exporters": DCGM})
+    assert half_a_day["takes"] == {"dcgm_diag": 5400, "gpu_load": 33_480, "framework_load": 4320}
+    assert sum(half_a_day["takes"].values()) == 43_200
+    two = [PYTORCH, {**PYTORCH, "name": "pytorch", "path": "/opt/gpuwright/research"}]
+    assert loaded(STANDARD, stack={"frameworks": two})["takes"]["framework_load"] == 180
+    assert loaded({**STANDARD, "validate_busy": True}, parted())["takes"] == {"gpu_load": 45, "framework_load": 90}
+    assert loaded(STANDARD, stack={"frameworks": []})["takes"] == {"gpu_load": 45}
+
+
 def test_standard_loads_by_the_driver_and_through_pytorch() -> None:
     found = loaded(STANDARD)
     assert found["load"] == {"seconds": 45, "busy": False, "ignore": []}
@@ -146,7 +158,7 @@ def test_without_a_card_the_processor_is_loaded_and_nothing_else() -> None:
 def test_cards_that_are_not_there_yet_are_not_loaded(changes: dict[str, Any]) -> None:
     given = {**measurements.asked({"validate": STANDARD}, (), pending=False), **changes.pop("given", {})}
     found = measured(given=given, **changes)
-    assert (found["diagnostic"], found["load"], found["framework_loads"]) == (None, None, [])
+    assert (found["diagnostic"], found["load"], found["framework_loads"], found["takes"]) == (None, None, [], {})
 
 
 def test_earlier_boots_are_read_where_it_is_asked() -> None:
