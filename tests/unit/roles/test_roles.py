@@ -416,6 +416,7 @@ def test_the_libraries_of_cuda_compat_are_set_for_single_tasks_and_environments_
         "gpuwright.node.toolkit_check": "{{ item.environment }}",
         "gpuwright.node.framework_check": "{{ item.environment }}",
         "gpuwright.node.framework_load": "{{ item.environment }}",
+        "gpuwright.node.fabric_load": "{{ __validate_fabric_part.environment }}",
     }
     stack: Any = {
         "cuda_compat": {"version": "13.0", "path": "/usr/local/cuda-13.0/compat"},
