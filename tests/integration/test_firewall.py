@@ -96,7 +96,7 @@ def test_rules_of_ufw_that_lack_or_are_too_many_are_mended(machine: Node) -> Non
     said = checks(machine, *opened(_AWAY, _AWAY6))["firewall"]
     assert said == (
         "warn",
-        f"ufw does not let {_AWAY6} to port 9400; ufw lets 203.0.113.0/24 to port 9400, which is not wished any more",
+        f"ufw does not let {_AWAY6} to TCP 9400; ufw lets 203.0.113.0/24 to TCP 9400, which is not wished any more",
     )
     # A network that is wished anew, and one that is not any more.
     mended = up(machine, *opened(_AWAY, here(machine)))
@@ -126,7 +126,7 @@ def test_firewalld_is_opened_where_it_is_the_one_that_is_active(machine: Node) -
     assert (full.code, full.changed) == (0, 0), str(full)
     rule = f'rule priority="9400" family="ipv4" source address="{mine}" port port="9400" protocol="tcp" accept'
     machine.shell(f"firewall-cmd --remove-rich-rule='{rule}'")
-    assert checks(machine, *opened(mine, _AWAY6))["firewall"] == ("warn", f"firewalld does not let {mine} to port 9400")
+    assert checks(machine, *opened(mine, _AWAY6))["firewall"] == ("warn", f"firewalld does not let {mine} to TCP 9400")
     assert reached(machine, 9400) is False
     mended = up(machine, *opened(_AWAY6))
     assert (mended.code, mended.components) == (0, {"monitoring_exporters"}), str(mended)
