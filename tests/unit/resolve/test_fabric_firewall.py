@@ -52,6 +52,12 @@ def test_the_ports_of_the_inventory_stay_beside_networks_of_the_command_line() -
     assert (asked.fabric, asked.fabric_ports) == ((NET,), "50000-51000")
 
 
+def test_rules_are_looked_at_only_where_a_firewall_may_be_opened() -> None:
+    opening: list[Any] = [{"fabric_firewall": [NET]}, {"gpuwright_want": ["monitoring"]}]
+    assert all(Wish.from_variables(variables).opens_firewall for variables in opening)
+    assert not Wish.from_variables({"gpuwright_want": ["driver"], "fabric_ports": 29500}).opens_firewall
+
+
 @pytest.mark.parametrize("network", ["0.0.0.0/0", "::/0", "0.0.0.0/1", "128.0.0.0/1", "10.0.0.0/7", "2000::/3"])
 def test_everybody_is_refused_with_the_reason(network: str) -> None:
     for variables in ({"fabric_firewall": [NET, network]}, {"gpuwright_want": [f"fabric={network}"]}):
