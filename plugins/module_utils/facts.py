@@ -31,6 +31,8 @@ ArchiveState = Literal["begun", "done"]
 DockerOriginal = Literal["file", "none"]
 MetricsOf = Literal["gpu", "node", "metrics"]
 FirewallName = Literal["ufw", "firewalld"]
+FirewallProtocol = Literal["tcp", "udp"]
+FirewallOwner = Literal["exporters", "fabric"]
 
 
 class Os(TypedDict):
@@ -1218,14 +1220,16 @@ class MetricsServer(TypedDict):
 
 
 class FirewallRule(TypedDict):
-    """Rule that lets a network to a port (TCP)."""
+    """Rule that lets a network to ports."""
 
     network: str
     """Network (CIDR)"""
-    port: int
-    """Port"""
-    ours: bool
-    """Whether it is gpuwright's"""
+    protocol: FirewallProtocol
+    """Protocol"""
+    ports: str
+    """Port, or the first and the last of a range (1024-65535)"""
+    owner: FirewallOwner | None
+    """For whom of gpuwright it is; null where it is somebody else's"""
     permanent: bool
     """Whether it is there after a boot"""
     runtime: bool
@@ -1242,11 +1246,11 @@ class FirewallTool(TypedDict):
     ipv6: bool
     """Whether it takes rules for IPv6"""
     rules: list[FirewallRule]
-    """Rules of gpuwright, and in ufw those of others that let a network to a port of the exporters"""
+    """Rules of gpuwright, and in ufw those of others of the same form"""
 
 
 class Firewall(TypedDict):
-    """Firewalls that can be opened for exporters; null where only root could see them. Only where the look asks for it."""
+    """Firewalls that can be opened; null where only root could see them. Only where the look asks for it."""
 
     tools: list[FirewallTool]
     """Those that are installed"""
@@ -1342,6 +1346,6 @@ class Facts(_Facts, total=False):
     monitoring_server: MetricsServer
     """Server of metrics that gpuwright set up; only where there is one"""
     firewall: Firewall | None
-    """Firewalls that can be opened for exporters; null where only root could see them. Only where the look asks for it"""
+    """Firewalls that can be opened; null where only root could see them. Only where the look asks for it"""
     user: User
     """Who works without root; only where the look is one at what is the user's own"""

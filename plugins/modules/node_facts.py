@@ -620,7 +620,7 @@ facts:
           type: list
           elements: dict
     firewall:
-      description: "Firewalls that can be opened for exporters; null where only root could see them. Only where the look asks for it."
+      description: "Firewalls that can be opened; null where only root could see them. Only where the look asks for it."
       returned: where it applies
       type: dict
       contains:

@@ -32,6 +32,23 @@ _HALF_DONE = {
 }
 
 
+#: A firewall that is active. That of Rocky keeps its rules as firewalld says them, and lets everybody in.
+_FIREWALL = {
+    "apt": "apt-get -qy install --no-install-recommends ufw && ufw allow 22/tcp && ufw --force enable",
+    "dnf": r"""cat > /usr/bin/firewall-cmd <<'END' && chmod 755 /usr/bin/firewall-cmd
+#!/bin/sh
+file=/var/tmp/rich-now
+for each; do
+  case $each in
+    --permanent) file=/var/tmp/rich-kept ;;
+    --list-rich-rules) cat "$file" 2>/dev/null || true ;;
+    --add-rich-rule=*) printf '%s\n' "${each#*=}" >> "$file"; echo success ;;
+  esac
+done
+END""",
+}
+
+
 @dataclass(frozen=True)
 class Use:
     """A role used alone: its variables, what gives it something to do where a bare node does not, and what is there afterwards.
@@ -87,6 +104,15 @@ USES = [
             "systemctl is-active gpuwright-watch.timer && systemctl start gpuwright-watch.service"
             " && runuser -u nobody -- grep '^gpuwright_gpus 2$' /var/lib/gpuwright/metrics/gpuwright.prom"
         ),
+    ),
+    Use(
+        "fabric",
+        {"fabric_firewall": ["10.99.0.0/24"]},
+        given=_FIREWALL,
+        there={
+            "apt": "ufw status | grep '^1024:65535/tcp .* 10.99.0.0/24' && ufw status | grep '^4791/udp .* 10.99.0.0/24'",
+            "dnf": "test $(grep -c 'priority=.9401. .* accept' /var/tmp/rich-kept) = 2 && cmp /var/tmp/rich-now /var/tmp/rich-kept",
+        },
     ),
     Use(
         "monitoring_exporters",

@@ -119,7 +119,7 @@ def answer(given: Options) -> dict[str, object]:
     if given.get("ports"):
         facts["monitoring"] = _monitoring(host, given)
     if given.get("firewall"):
-        facts["firewall"] = firewall.observe(host, given.get("ports") or ())
+        facts["firewall"] = firewall.observe(host)
     facts["unknown"] = dict(sorted(host.unknown_facts.items()))
     return {"changed": False, "facts": facts}
 

@@ -112,7 +112,7 @@ class NodeSession:
         if self._images:
             arguments["images"] = True
         arguments |= self._listens(only)
-        if self.verb == "remove" and not self.user:
+        if (self.verb == "remove" and not self.user) or self._opens_firewall(only):
             arguments["firewall"] = True
         if self.verb in WITH_HISTORY:
             arguments["history"] = True
@@ -157,7 +157,14 @@ class NodeSession:
             return {"ports": ports} if ports else {}
         exporters = wish.monitoring_exporters_settings
         pair = {"certificate": exporters.certificate, "key": exporters.key} if exporters.certificate else {}
-        return {"ports": [exporters.gpu_port, exporters.node_port, *ports], "firewall": True, **pair}
+        return {"ports": [exporters.gpu_port, exporters.node_port, *ports], **pair}
+
+    def _opens_firewall(self, only: Sequence[str]) -> bool:
+        """Whether the wish opens the machine's firewall: its rules matter to nobody else."""
+        try:
+            return self._asked.with_roles(only).opens_firewall
+        except BadInput:
+            return False
 
     def draft(
         self,

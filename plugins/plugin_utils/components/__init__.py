@@ -12,6 +12,7 @@ from __future__ import annotations
 from . import (
     container_toolkit,
     cuda,
+    fabric,
     frameworks,
     gpu_log,
     gpu_settings,
@@ -39,6 +40,7 @@ _ROOMS = (
     frameworks,
     gpu_log,
     watch,
+    fabric,
     monitoring_exporters,
     monitoring_server,
     reboot,

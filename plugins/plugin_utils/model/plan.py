@@ -201,6 +201,8 @@ class Removes(TypedDict, total=False):
     cuda_archives: list[ArchiveRemoval]
     monitoring_firewall: list[list[str]]
     """Commands that take the rules for exporters back"""
+    fabric_firewall: list[list[str]]
+    """Commands that take the rules for the fabric back"""
 
 
 class Removal(Removes):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 from .cuda import CudaCompat, CudaToolkit, Cudnn, Nccl, TensorRt
+from .fabric import Fabric
 from .frameworks import FrameworkEnvironment
 from .gpu_log import GpuLog
 from .gpu_settings import GpuSettings
@@ -127,6 +128,7 @@ class Stack(TypedDict, total=False):
     gpu_settings: GpuSettings
     gpu_log: GpuLog
     watch: Watch
+    fabric: Fabric
     monitoring_exporters: MonitoringExporters
     monitoring_server: MonitoringServer
     container_toolkit: ContainerToolkit

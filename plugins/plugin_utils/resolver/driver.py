@@ -19,7 +19,7 @@ from . import (
     branch,
     cards,
     cuda_support,
-    fabric,
+    fabric_manager,
     modules,
     package_set,
     packages,
@@ -200,7 +200,7 @@ def _fresh(machine: Machine, wish: Wish, system: Row, log: Log) -> Driver:
     version = names.get("version", wish.driver_version)
     _explain(candidate, origin, wish, machine, log)
     _warn(candidate, names["build"], version or candidate.build, machine, log)
-    fabric.explain(names.get("fabric"), machine, log)
+    fabric_manager.explain(names.get("fabric"), machine, log)
     reason = machine.kept.get("source_reason") if machine.kept else None
     rest = {key: value for key, value in names.items() if key not in ("version", "build")}
     made = {

@@ -4,18 +4,15 @@
 
 from __future__ import annotations
 
-import ipaddress
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from ..wish.monitoring_exporters import MonitoringSettings
 from .log import Entry, Log, conflict
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Firewall, FirewallTool
 
 _FACTS = "the machine's facts"
-_WISH = "the wish"
 
 
 def active(seen: Firewall | None) -> list[FirewallTool]:
@@ -23,13 +20,13 @@ def active(seen: Firewall | None) -> list[FirewallTool]:
     return [tool for tool in (seen["tools"] if seen else ()) if tool["active"]]
 
 
-def refused(seen: Firewall | None, networks: Collection[str]) -> list[Entry]:
-    """Say which firewall takes no rule for a network that is wished."""
+def refused(seen: Firewall | None, networks: Collection[str], rule: str, variable: str) -> list[Entry]:
+    """Say which firewall takes no rule for a network that is wished. ``rule``: by which that is told; ``variable``: what names networks."""
     of_ipv6 = [network for network in networks if ":" in network]
     return [
         conflict(
-            "monitoring.firewall",
-            f"{tool['name']} takes no rules for IPv6, and monitoring_firewall names {', '.join(of_ipv6)}",
+            rule,
+            f"{tool['name']} takes no rules for IPv6, and {variable} names {', '.join(of_ipv6)}",
             _FACTS,
             "leave these networks out, or set IPV6=yes in /etc/default/ufw and run ufw reload",
         )
@@ -38,28 +35,16 @@ def refused(seen: Firewall | None, networks: Collection[str]) -> list[Entry]:
     ]
 
 
-def tell(seen: Firewall | None, settings: MonitoringSettings, ports: Sequence[int], log: Log) -> None:
-    """Say for whom which port is opened, and by which firewall. ``ports``: those of the exporters that are ours."""
-    if not settings.firewall:
-        return
-    whom, what = ", ".join(settings.firewall), " and ".join(map(str, ports))
-    if not ports:
-        log.decided("monitoring.firewall", f"nothing is opened for {whom}: no exporter here is gpuwright's", _FACTS)
-    elif seen is None:
-        log.warn("monitoring.firewall", f"it is not known which firewall to open for {whom} (TCP {what})", _FACTS)
+def tell(seen: Firewall | None, networks: Collection[str], ports: str, rule: str, log: Log) -> None:
+    """Say for whom which ports are opened, and by which firewall. ``ports``: for a person."""
+    whom = ", ".join(networks)
+    if seen is None:
+        log.warn(rule, f"it is not known which firewall to open for {whom} ({ports})", _FACTS)
     elif tools := active(seen):
         names = " and ".join(tool["name"] for tool in tools)
-        log.decided("monitoring.firewall", f"TCP {what} opened in {names} for {whom} alone", _FACTS)
+        log.decided(rule, f"{ports} opened in {names} for {whom} alone", _FACTS)
     else:
         others = " and ".join(seen["others"])
         left = f"; the rules of {others} are left as they are, and may have to let {whom} in" if others else ""
-        text = f"nothing to open for {whom} (TCP {what}): neither firewalld nor ufw is active{left}"
-        (log.warn if others else log.decided)("monitoring.firewall", text, _FACTS)
-    everybody = [each for each in settings.firewall if each.endswith("/0")]
-    if everybody:
-        log.warn(
-            "monitoring.everybody", f"the firewall is opened for everybody ({', '.join(everybody)}), as wished", _WISH
-        )
-    if ipaddress.ip_address(settings.address).is_loopback:
-        text = f"the exporters listen on {settings.address} alone: no network of monitoring_firewall reaches them"
-        log.warn("monitoring.unreachable", text, _WISH)
+        text = f"nothing to open for {whom} ({ports}): neither firewalld nor ufw is active{left}"
+        (log.warn if others else log.decided)(rule, text, _FACTS)

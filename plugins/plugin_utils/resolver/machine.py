@@ -114,7 +114,7 @@ class Machine:
     release is the version with all its numbers, where os has only the first (rocky-9).
     rootless is what containers of users without root need; None where nobody looked.
     module_directories are where the installed module systems look for a site's own modulefiles; None where nobody looked.
-    monitoring is what is where exporters are wished, firewall what may be opened for them,
+    monitoring is what is where exporters are wished, firewall what may be opened on wish,
     running are the services that run, monitored is the part of the stack that is in
     force of them; None where nobody looked, or nothing was sealed.
     user is who works without root on what is the user's own: the driver, and all that is the machine's, are root's there.

@@ -5,14 +5,14 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 from ..model.monitoring_exporters import CardExporter, Dcgm, Exporter, MonitoringExporters, NodeExporter
 from ..rules import Row
 from ..wish import Wish
-from ..wish.monitoring_exporters import ANY, DCGM, SMI, MonitoringSettings
+from ..wish.monitoring_exporters import ANY, DCGM, FIREWALL, SMI, MonitoringSettings
 from . import dcgm, firewall, listeners
 from .log import DESIGN, Entry, Log, Unresolved, conflict
 from .machine import Machine
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 UNIT = "gpuwright-gpu-exporter.service"
 NODE_EXPORTER = "node_exporter"
 _FLAG = "--web.config.file"
+#: By which rule it is told for whom the firewall is opened.
+_OPENS = "monitoring.firewall"
 _FACTS = "the machine's facts"
 _WISH = "the wish"
 _JETSON = "docs.nvidia.com/jetson: nvidia-smi is there since JetPack 6 and has no utilization, memory or power of the card (assumed)"
@@ -45,7 +47,10 @@ def choose(
         text = f"no repository of {system['name']} is known to have node_exporter"
         remedy = "run one of your own on the port of monitoring_node_port: it is taken as it is"
         raise Unresolved(conflict("monitoring.node-exporter", text, "compat/monitoring.yaml", remedy))
-    found: list[Entry] = [*_certificate(machine, settings), *firewall.refused(machine.firewall, settings.firewall)]
+    found: list[Entry] = [
+        *_certificate(machine, settings),
+        *firewall.refused(machine.firewall, settings.firewall, _OPENS, FIREWALL),
+    ]
     gpu = log.attempt(_cards, machine, wish, system, driver, row["unit"], log) if machine.cards else None
     node = log.attempt(_adopted, "node", row["unit"], machine, settings, log)
     found += [] if node else _elsewhere("node", row["unit"], machine, settings)
@@ -55,7 +60,8 @@ def choose(
         _without_cards(wish, log)
     _tell(gpu["source"] if gpu else None, settings, log)
     ports = [*([gpu["port"]] if gpu and not gpu["adopted"] else []), *([] if node else [settings.node_port])]
-    firewall.tell(machine.firewall, settings, ports, log)
+    if settings.firewall:
+        _tell_firewall(machine, settings, ports, log)
     return {
         "address": settings.address,
         "gpu": gpu,
@@ -208,6 +214,23 @@ def _tell(source: str | None, settings: MonitoringSettings, log: Log) -> None:
     if settings.users and not settings.certificate and not address.is_loopback:
         text = "the passwords of monitoring_users go over the network in clear: monitoring_tls hides them"
         log.warn("monitoring.clear", text, _WISH)
+
+
+def _tell_firewall(machine: Machine, settings: MonitoringSettings, ports: Sequence[int], log: Log) -> None:
+    """Say for whom the firewall is opened. ``ports``: those of the exporters that are ours."""
+    if ports:
+        what = f"TCP {' and '.join(map(str, ports))}"
+        firewall.tell(machine.firewall, settings.firewall, what, _OPENS, log)
+    else:
+        text = f"nothing is opened for {', '.join(settings.firewall)}: no exporter here is gpuwright's"
+        log.decided(_OPENS, text, _FACTS)
+    everybody = [each for each in settings.firewall if each.endswith("/0")]
+    if everybody:
+        text = f"the firewall is opened for everybody ({', '.join(everybody)}), as wished"
+        log.warn("monitoring.everybody", text, _WISH)
+    if ipaddress.ip_address(settings.address).is_loopback:
+        text = f"the exporters listen on {settings.address} alone: no network of {FIREWALL} reaches them"
+        log.warn("monitoring.unreachable", text, _WISH)
 
 
 HOST_PART = HostPart(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ..model.nvidia_driver import DriverNames
 from ..rules import Row, Rules
 from ..wish import Wish
-from . import fabric, kernel_flavours, systems
+from . import fabric_manager, kernel_flavours, systems
 from .candidate import Candidate, within
 from .log import Unresolved, conflict
 from .machine import Machine
@@ -37,8 +37,8 @@ def of_driver(
     names = [filled for name in row["packages"] for filled in _filled(name, candidate, machine, system)]
     of_next = _module_of_next(row, candidate, machine)
     headers = systems.headers(machine, system, rules)
-    switched = fabric.choose(candidate, machine, wish, system, rules)
-    fabric.flavoured(switched, candidate, package_set, system)
+    switched = fabric_manager.choose(candidate, machine, wish, system, rules)
+    fabric_manager.flavoured(switched, candidate, package_set, system)
     beside = switched["packages"] if switched else []
     # Modules built for each kernel follow the kernel; held back, the next kernel would boot without a driver. Their names
     # carry the branch, which is lock enough.

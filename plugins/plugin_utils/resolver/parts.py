@@ -14,6 +14,7 @@ from . import (
     cuda,
     cudnn,
     driver,
+    fabric,
     forward,
     gpu_log,
     gpu_settings,
@@ -97,6 +98,7 @@ HOST_PARTS = (
     gpu_settings.HOST_PART,
     gpu_log.HOST_PART,
     watch.HOST_PART,
+    fabric.HOST_PART,
     monitoring_exporters.HOST_PART,
     monitoring_server.HOST_PART,
 )

@@ -21,6 +21,7 @@ from . import (
     container_toolkit,
     contradiction,
     cuda,
+    fabric,
     gpu_log,
     gpu_settings,
     mig,
@@ -73,6 +74,8 @@ class Wish:
     gpu_log: int | None = None
     watch: int | None = None
     watch_settings: WatchSettings = field(default_factory=WatchSettings)
+    fabric: tuple[str, ...] = ()
+    fabric_ports: str | None = None
     monitoring_exporters: str | None = None
     monitoring_exporters_settings: MonitoringSettings = field(default_factory=MonitoringSettings)
     monitoring_server: bool = False
@@ -134,6 +137,11 @@ class Wish:
     def metrics(self) -> str:
         """Where metrics lie that the watch writes and the exporter of the machine reads: either may be there without the other."""
         return self.watch_settings.textfile_directory or paths.METRICS
+
+    @property
+    def opens_firewall(self) -> bool:
+        """Say whether rules of the machine's firewall are asked for: only then they are looked at."""
+        return bool(self.fabric or self.monitoring_exporters)
 
     @property
     def images(self) -> bool:
@@ -571,6 +579,7 @@ WORDS = (
     _FRAMEWORKS,
     gpu_log.WORDS,
     watch.WORDS,
+    fabric.WORDS,
     monitoring_exporters.WORDS,
     monitoring_server.WORDS,
 )

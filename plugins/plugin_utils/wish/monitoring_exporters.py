@@ -14,6 +14,7 @@ from typing import TypedDict
 from ..model.errors import BadInput
 from ..model.wish import Values
 from ..rules import Rules
+from . import networks
 from .reading import AUTO, Variables, Words, equals, is_no, put
 
 
@@ -52,8 +53,6 @@ _PORT = re.compile(r"[1-9]\d{0,4}", re.ASCII)
 _HIGHEST_PORT = 65535
 # They stand in units of systemd, where blanks, colons and percent signs mean something.
 _PATH = re.compile(r"(/(?!\.{1,2}(/|$))[\w.+@-]+)+", re.ASCII)
-_NETWORK = re.compile(r"[0-9A-Fa-f.:]+(/\d{1,3})?", re.ASCII)
-_MOST_NETWORKS = 50
 _USER = re.compile(r"[\w.@-]{1,64}", re.ASCII)
 #: Digits that tell one hash from another. Whoever has them cannot try passwords: the salt is in the hash alone.
 _FINGERPRINT = 16
@@ -87,7 +86,7 @@ def _read_variables(values: Values, variables: Variables, rules: Rules) -> None:
         certificate=files.get("certificate"),
         key=files.get("key"),
         users=_users(variables.get(USERS)),
-        firewall=_networks(variables.get(FIREWALL)),
+        firewall=networks.read(variables.get(FIREWALL), FIREWALL),
     )
     if settings.gpu_port == settings.node_port:
         text = f"{GPU_PORT} and {NODE_PORT} are both {settings.gpu_port}: two programs cannot listen on one port"
@@ -147,32 +146,6 @@ def _users(value: object) -> dict[str, str]:
         if not gpu_exporter.is_hash(text):
             raise BadInput(f"{USERS} of {name}: expected {gpu_exporter.HASH_FORM}", example)
     return {name: fingerprint(text) for name, text in value.items()}
-
-
-def _networks(value: object) -> tuple[str, ...]:
-    """Return the networks for which the firewall is opened, each once. Raises BadInput for what is none."""
-    if value in (*AUTO, []):
-        return ()
-    example = [f"{FIREWALL}: [10.0.0.0/8, 'fd00::/8']"]
-    if not isinstance(value, list | tuple):
-        raise BadInput(f"{FIREWALL}: expected a list of networks, found {value!r}", example)
-    if len(value) > _MOST_NETWORKS:
-        raise BadInput(f"{FIREWALL}: expected at most {_MOST_NETWORKS} networks, found {len(value)}", example)
-    return tuple(dict.fromkeys(_network(each, example) for each in value))
-
-
-def _network(value: object, example: list[str]) -> str:
-    text = f"{FIREWALL}: expected a network such as 10.0.0.0/8, found {value!r}"
-    if not isinstance(value, str) or not _NETWORK.fullmatch(value):
-        raise BadInput(text, example)
-    try:
-        network = ipaddress.ip_network(value)
-    except ValueError as error:
-        raise BadInput(f"{text} ({error})", example) from None
-    # An address of every interface is no machine that asks: whoever means all of them writes their network.
-    if network.network_address.is_unspecified and network.prefixlen == network.max_prefixlen:
-        raise BadInput(text, [*example, f"{FIREWALL}: ['{network.network_address}/0'] for everybody"])
-    return str(network)
 
 
 def fingerprint(text: str) -> str:

@@ -26,18 +26,31 @@ UFW = """### RULES ###
 ### tuple ### allow udp 9400 0.0.0.0/0 any 10.0.0.0/8 in
 ### tuple ### allow tcp 9400 0.0.0.0/0 any 10.0.0.0/8 in_eth0
 ### tuple ### allow tcp 9400:9500 0.0.0.0/0 any 10.0.0.0/8 in
+### tuple ### allow tcp 1024:65535 0.0.0.0/0 any 10.2.0.0/24 in comment=6770757772696768742d666162726963
+### tuple ### allow udp 4791 0.0.0.0/0 any 10.2.0.0/24 in comment=6770757772696768742d666162726963
+### tuple ### allow tcp 9500:9400 0.0.0.0/0 any 10.0.0.0/8 in
+### tuple ### allow tcp 70000 0.0.0.0/0 any 10.0.0.0/8 in
+### tuple ### allow any any 0.0.0.0/0 any 10.0.0.0/8 in
 """
 UFW6 = "### tuple ### allow tcp 9400 ::/0 any fd00::/8 in comment=677075777269676874\n"
 FIREWALLD = """rule priority="9400" family="ipv4" source address="10.0.0.0/8" port port="9400" protocol="tcp" accept
 rule priority="9400" family="ipv6" source address="fd00::/8" port port="9100" protocol="tcp" accept
 rule family="ipv4" source address="10.0.0.0/8" port port="9400" protocol="tcp" accept
 rule priority="9400" family="ipv4" source address="10.0.0.0/8" port port="9400" protocol="tcp" drop
+rule priority="9402" family="ipv4" source address="10.0.0.0/8" port port="9400" protocol="tcp" accept
+rule priority="9401" family="ipv4" source address="10.2.0.0/24" port port="1024-65535" protocol="tcp" accept
+rule priority="9401" family="ipv4" source address="10.2.0.0/24" port port="4791" protocol="udp" accept
 """
-NETWORKS = [("10.0.0.0/8", 9400), ("fd00::/8", 9100)]
+OURS = [
+    ("10.0.0.0/8", "tcp", "9400", "exporters"),
+    ("fd00::/8", "tcp", "9100", "exporters"),
+    ("10.2.0.0/24", "tcp", "1024-65535", "fabric"),
+    ("10.2.0.0/24", "udp", "4791", "fabric"),
+]
 
 
 def observed(machine: Host) -> Any:
-    return firewall.observe(machine, [9400, 9100])
+    return firewall.observe(machine)
 
 
 class Machine(Host):
@@ -77,16 +90,20 @@ WITH_UFW = {
 
 def test_the_rules_of_ufw_are_read_with_whose_they_are() -> None:
     assert firewall.parse_ufw(UFW) == [
-        ("10.0.0.0/8", 9400, True),
-        ("10.1.2.3/32", 9100, True),
-        ("192.0.2.0/24", 9100, False),
-        ("0.0.0.0/0", 22, False),
+        ("10.0.0.0/8", "tcp", "9400", "exporters"),
+        ("10.1.2.3/32", "tcp", "9100", "exporters"),
+        ("192.0.2.0/24", "tcp", "9100", None),
+        ("0.0.0.0/0", "tcp", "22", None),
+        ("10.0.0.0/8", "udp", "9400", None),
+        ("10.0.0.0/8", "tcp", "9400-9500", None),
+        ("10.2.0.0/24", "tcp", "1024-65535", "fabric"),
+        ("10.2.0.0/24", "udp", "4791", "fabric"),
     ]
-    assert firewall.parse_ufw(UFW6) == [("fd00::/8", 9400, True)]
+    assert firewall.parse_ufw(UFW6) == [("fd00::/8", "tcp", "9400", "exporters")]
 
 
 def test_only_rules_of_ours_are_read_of_firewalld() -> None:
-    assert firewall.parse_firewalld(FIREWALLD) == NETWORKS
+    assert firewall.parse_firewalld(FIREWALLD) == OURS
 
 
 @pytest.mark.parametrize(
@@ -97,18 +114,30 @@ def test_a_setting_of_ufw_says_yes(text: str, yes: bool) -> None:
     assert firewall.is_set(text, "ENABLED") is yes
 
 
-def test_ufw_that_is_active_is_seen_with_what_concerns_the_ports() -> None:
-    found: Any = firewall.observe(Machine(WITH_UFW, {}), [9400, 9100])
+def test_ufw_that_is_active_is_seen_with_our_rules_before_those_of_others() -> None:
+    found: Any = observed(Machine(WITH_UFW, {}))
     (tool,) = found["tools"]
     assert (tool["name"], tool["active"], tool["ipv6"], found["others"]) == ("ufw", True, True, [])
-    assert [(rule["network"], rule["port"], rule["ours"]) for rule in tool["rules"]] == [
-        ("10.0.0.0/8", 9400, True),
-        ("10.1.2.3/32", 9100, True),
-        ("192.0.2.0/24", 9100, False),
-        ("fd00::/8", 9400, True),
+    assert [(rule["network"], rule["ports"], rule["owner"]) for rule in tool["rules"]] == [
+        ("10.0.0.0/8", "9400", "exporters"),
+        ("10.1.2.3/32", "9100", "exporters"),
+        ("10.2.0.0/24", "1024-65535", "fabric"),
+        ("10.2.0.0/24", "4791", "fabric"),
+        ("fd00::/8", "9400", "exporters"),
+        ("192.0.2.0/24", "9100", None),
+        ("0.0.0.0/0", "22", None),
+        ("10.0.0.0/8", "9400", None),
+        ("10.0.0.0/8", "9400-9500", None),
     ]
-    off: Any = firewall.observe(Machine({**WITH_UFW, "/etc/ufw/ufw.conf": "ENABLED=no\n"}, {}), [])
-    assert (off["tools"][0]["active"], len(off["tools"][0]["rules"])) == (False, 3)
+    off: Any = observed(Machine({**WITH_UFW, "/etc/ufw/ufw.conf": "ENABLED=no\n"}, {}))
+    assert (off["tools"][0]["active"], len(off["tools"][0]["rules"])) == (False, 9)
+
+
+def test_what_is_left_out_of_very_many_rules_is_none_of_ours() -> None:
+    theirs = "".join(f"### tuple ### allow tcp {port} 0.0.0.0/0 any 192.0.2.0/24 in\n" for port in range(1, 2000))
+    found: Any = observed(Machine({**WITH_UFW, "/etc/ufw/user.rules": theirs + UFW}, {}))
+    rules = found["tools"][0]["rules"]
+    assert (len(rules), len([rule for rule in rules if rule["owner"]])) == (1000, 5)
 
 
 def test_firewalld_is_seen_with_what_is_loaded_and_what_is_kept() -> None:
@@ -117,10 +146,13 @@ def test_firewalld_is_seen_with_what_is_loaded_and_what_is_kept() -> None:
         "firewall-cmd --list-rich-rules": told(first),
         "firewall-cmd --permanent --list-rich-rules": told(FIREWALLD),
     }
-    found: Any = firewall.observe(Machine({}, answers), [9400])
-    assert [(rule["network"], rule["permanent"], rule["runtime"]) for rule in found["tools"][0]["rules"]] == [
-        ("10.0.0.0/8", True, True),
-        ("fd00::/8", True, False),
+    found: Any = observed(Machine({}, answers))
+    seen = [(rule["network"], rule["ports"], rule["permanent"], rule["runtime"]) for rule in found["tools"][0]["rules"]]
+    assert seen == [
+        ("10.0.0.0/8", "9400", True, True),
+        ("10.2.0.0/24", "1024-65535", True, False),
+        ("10.2.0.0/24", "4791", True, False),
+        ("fd00::/8", "9100", True, False),
     ]
 
 
@@ -130,15 +162,13 @@ def test_firewalld_that_is_off_is_asked_only_where_it_keeps_a_rule_of_ours() -> 
         "firewall-offline-cmd --list-rich-rules": told(FIREWALLD),
     }
     off = Machine({}, answers)
-    found: Any = firewall.observe(off, [9400])
+    found: Any = observed(off)
     assert (found["tools"][0]["active"], found["tools"][0]["rules"]) == (False, [])
     assert off.asked == ["firewall-cmd --list-rich-rules"]
-    zone = {"/etc/firewalld/zones/public.xml": '<rule family="ipv4" priority="9400">'}
-    found = firewall.observe(Machine(zone, answers), [9400])
-    assert [(rule["network"], rule["runtime"]) for rule in found["tools"][0]["rules"]] == [
-        ("10.0.0.0/8", False),
-        ("fd00::/8", False),
-    ]
+    for priority in (9400, 9401):
+        zone = {"/etc/firewalld/zones/public.xml": f'<rule family="ipv4" priority="{priority}">'}
+        found = observed(Machine(zone, answers))
+        assert [rule["runtime"] for rule in found["tools"][0]["rules"]] == [False] * 4
 
 
 def test_rules_of_others_are_told_where_neither_is_active() -> None:
@@ -155,6 +185,6 @@ def test_rules_of_others_are_told_where_neither_is_active() -> None:
 
 def test_who_is_not_root_and_who_looks_at_a_tree_sees_nothing(tmp_path: Path) -> None:
     user = Machine(WITH_UFW, {}, euid=1000)
-    assert firewall.observe(user, [9400]) is None
+    assert observed(user) is None
     assert user.unknown_facts == {"firewall": "only root sees the rules of a firewall"}
-    assert firewall.observe(Host(str(tmp_path), euid=0), [9400]) is None
+    assert observed(Host(str(tmp_path), euid=0)) is None

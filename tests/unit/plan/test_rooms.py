@@ -39,6 +39,7 @@ HOSTS_OWN: Any = {
     "gpu_settings_cards": {"all": {"power_limit": 350}},
     "gpu_log_days": 30,
     "watch_interval": "15m",
+    "fabric_firewall": ["10.2.0.0/24"],
     "monitoring_source": "smi",
 }
 

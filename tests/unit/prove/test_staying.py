@@ -141,6 +141,7 @@ EVERYTHING = wish(
     gpu_settings_cards={"all": {"compute_mode": "default"}},
     gpu_log_days=30,
     watch_interval="15m",
+    fabric_firewall=["10.2.0.0/24"],
     monitoring_source="smi",
 )
 #: What an environment has beside its framework: NVIDIA's libraries, and what a framework needs.
@@ -200,6 +201,7 @@ def everything() -> tuple[Any, Any]:
     for unit in units:
         seen["services"][unit] = {"active": "active", "enabled": "enabled"}
     seen["monitoring"] = monitored()
+    seen["firewall"] = {"tools": [], "others": []}
     seen["packages"]["installed"]["prometheus-node-exporter"] = "1.8.2-1"
     seen["packages"]["installed"] |= {f"libnvidia-something-{number}": f"{nodes.DRIVER}-1" for number in range(40)}
     for row in plan(seen, EVERYTHING)["stack"]["frameworks"]:

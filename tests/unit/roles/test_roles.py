@@ -257,7 +257,7 @@ def test_no_refusal_names_a_package_manager_that_the_node_may_not_have() -> None
 
 
 #: Roles that serve others, and one that has the plan of another verb.
-HELPERS = {"packages", "repositories", "standalone", "remove"}
+HELPERS = {"firewall", "packages", "repositories", "standalone", "remove"}
 
 
 def test_every_public_role_plans_for_itself_first_where_it_is_used_alone() -> None:

@@ -16,7 +16,7 @@ from ...model.work import Unit, Work
 from ...resolver import dcgm
 from ...resolver.monitoring_exporters import UNIT
 from ...wish.monitoring_exporters import DCGM
-from .. import package_calls, programs
+from .. import firewall, package_calls, programs
 from ..base import (
     Component,
     Context,
@@ -29,10 +29,10 @@ from ..base import (
     repository_names,
 )
 from ..demand import Demand, begins
-from . import firewall, judgement, seen, units
+from . import judgement, seen, units
 
 if TYPE_CHECKING:
-    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts, FirewallOwner
 
     from ...model.plan import Removes
     from ...model.stack import Stack
@@ -42,6 +42,8 @@ NAME = "monitoring_exporters"
 #: What its role changes.
 TOUCHES = frozenset({"packages", "services"})
 _SOURCES = ("nvidia-cuda", "epel")
+#: Whose rules of the firewall are theirs.
+_OWNER: FirewallOwner = "exporters"
 
 
 def wanted(context: Context) -> bool:
@@ -54,12 +56,9 @@ def _at_work(context: Context) -> bool:
 
 
 def findings(context: Context) -> list[Finding]:
-    return [*_exporter_findings(context), *_firewall_findings(context)]
-
-
-def _firewall_findings(context: Context) -> list[Finding]:
-    wrong = firewall.wrong(context.facts, context.stack["monitoring_exporters"]) if _at_work(context) else []
-    return [Finding("configure", "; ".join(wrong))] if wrong else []
+    openings = units.openings(context.stack["monitoring_exporters"])
+    closed = firewall.findings(context.facts, _OWNER, openings) if _at_work(context) else []
+    return [*_exporter_findings(context), *closed]
 
 
 def _exporter_findings(context: Context) -> list[Finding]:
@@ -221,7 +220,7 @@ def begin(context: Context, plan: Plan) -> ExportersWork:
         "units": [unit for run in runs for unit in _units(context, run)] if _at_work(context) else [],
         "address": addresses.within(exporters["address"]),
         "waits": [run.port for run in runs] if _at_work(context) else [],
-        "firewall": firewall.commands(context.facts, exporters) if _at_work(context) else [],
+        "firewall": firewall.commands(context.facts, _OWNER, units.openings(exporters)) if _at_work(context) else [],
     }
 
 
@@ -256,8 +255,13 @@ def _gone(context: Context) -> list[str]:
     return [path for other in units.others(context.stack["monitoring_exporters"]) for path in other.files]
 
 
+def _take_back(facts: Facts) -> list[Finding]:
+    """The firewall is closed again."""
+    return firewall.take_back(facts, _OWNER)
+
+
 def _removes(facts: Facts, _files: Sequence[str]) -> Removes:
-    return {"monitoring_firewall": firewall.closing(facts)}
+    return {"monitoring_firewall": firewall.closing(facts, _OWNER)}
 
 
 STEPS: Mapping[str, Step] = {"begin": begin}
@@ -276,7 +280,7 @@ COMPONENT = Component(
     # Somebody else may ask the host engine too: it ends with its package alone.
     package_units={"datacenter-gpu-manager-4-core": (dcgm.ENGINE,)},
     judge=judgement.judge,
-    take_back=firewall.take_back,
+    take_back=_take_back,
     removes=_removes,
     steps=STEPS,
     directories=(

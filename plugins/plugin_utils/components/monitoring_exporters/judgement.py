@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
 
+from .. import firewall
 from ..view import UP, View, unknown
-from . import firewall, seen, units
+from . import seen, units
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
@@ -30,8 +31,9 @@ def judge(view: View, stack: Stack) -> list[Check]:
         return []
     certificate = [_certificate(view)] if exporters["tls"] else []
     found = [*(_exporter(view, exporters, kind) for kind in units.wished(exporters)), *certificate]
-    opened = exporters["firewall"] or firewall.ours(view.facts)
-    return [*found, *([_firewall(view, exporters)] if opened else [])]
+    if not exporters["firewall"] and not firewall.is_open(view.facts, "exporters"):
+        return found
+    return [*found, firewall.judged("monitoring.firewall", view, "exporters", units.openings(exporters))]
 
 
 def _exporter(view: View, exporters: MonitoringExporters, kind: str) -> Check:
@@ -86,15 +88,6 @@ def _certificate(view: View) -> Check:
         action="configure",
         remedy=f"renew the certificate; {UP}",
     )
-
-
-def _firewall(view: View, exporters: MonitoringExporters) -> Check:
-    """The machine's firewall lets in who is wished, and by gpuwright nobody else."""
-    name = "monitoring.firewall"
-    if view.get("firewall") is None:
-        return unknown(name, view, "firewall", "for whom the firewall is open", "warning")
-    wrong = firewall.wrong(view.facts, exporters)
-    return checks.judged(name, not wrong, "warning", reason="; ".join(wrong) or None, action="configure", remedy=UP)
 
 
 def _ends_soon(expires: str) -> str | None:

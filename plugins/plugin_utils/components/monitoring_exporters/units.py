@@ -14,6 +14,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.base import address
 from ...model.work import File
 from ...resolver import dcgm
 from ...resolver.monitoring_exporters import UNIT
+from ..firewall import Opening
 
 if TYPE_CHECKING:
     from ...model.monitoring_exporters import Dcgm, Exporter, MonitoringExporters
@@ -92,6 +93,11 @@ def others(exporters: MonitoringExporters) -> list[Run]:
     if cards["adopted"]:
         return []
     return [_smi(exporters, cards["port"]) if cards["dcgm"] else _dcgm(exporters, cards["port"], None)]
+
+
+def openings(exporters: MonitoringExporters) -> list[Opening]:
+    """What the machine's firewall lets in: the networks that are wished, to the exporters that nobody else runs."""
+    return [Opening(network, "tcp", str(run.port)) for network in exporters["firewall"] for run in ours(exporters)]
 
 
 def is_secured(exporters: MonitoringExporters) -> bool:
