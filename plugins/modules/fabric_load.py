@@ -342,7 +342,7 @@ def take_part(params: Options, result: Answer, runner: framework_load.Runner, ho
     refused = refused or stranger(params, host)
     if refused:
         # A host that does not join is looked at all the same: its adapters do not depend on it.
-        facts = result["host"] = look_at_host(host, interface, params["port"])
+        facts = result["host"] = look_at_host(host, interface)
         result["checks"] = refused + fabric_load_judge.judge_host(facts)
         return
     group = fabric_load.Group(
@@ -360,7 +360,7 @@ def take_part(params: Options, result: Answer, runner: framework_load.Runner, ho
     result["devices"] = [described(device) for device in devices or [framework_load.PROCESSOR]]
     result["collectives"] = [] if group.first_rank else framework_load.collectives_of(steps)
     result["network"] = fabric_load.network_of(log)
-    facts = result["host"] = look_at_host(host, interface, group.port)
+    facts = result["host"] = look_at_host(host, interface)
     result["checks"] = fabric_load_judge.judge(group, answer, result["network"], facts, bool(devices))
 
 
@@ -402,9 +402,9 @@ def stranger(params: Options, host: Host) -> List[Check]:
     return [checks.incomplete("fabric.runs", reason, action="configure", remedy="compare with 'ip link'")]
 
 
-def look_at_host(host: Host, interface: Optional[str], port: int) -> fabric_host.FabricHost:
+def look_at_host(host: Host, interface: Optional[str]) -> fabric_host.FabricHost:
     """The facts of the host, the firewall among them."""
-    seen = firewall.observe(host, [port])
+    seen = firewall.observe(host)
     active = None if seen is None else [str(tool["name"]) for tool in seen["tools"] if tool["active"]]
     return fabric_host.look(host, interface, active, fabric_host.memlock())
 

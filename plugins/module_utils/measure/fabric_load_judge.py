@@ -135,8 +135,8 @@ def _obstacles(group: Group, steps: Sequence[Step], host: FabricHost) -> List[st
     interface = host["interface"]
     if host["firewall"]:
         found.append(
-            f"{' and '.join(host['firewall'])} is active on this host: open port {group.port} of the first host and, since the ranks speak "
-            "to each other by ports of their own choice, all ports between the hosts of the fabric."
+            f"{' and '.join(host['firewall'])} is active on this host, and the ranks speak to each other by ports of their own choice: "
+            "let the network of the fabric in, 'gpuwright up --want fabric=NETWORK'."
         )
     reached = [step for step in steps if step["step"] == "reach"]
     if reached and reached[-1]["how"] in _REACHED:

@@ -861,6 +861,6 @@ def test_no_fact_that_cannot_be_makes_the_judge_stumble_or_pass(key: str) -> Non
 
 
 def test_the_module_looks_at_the_host_of_this_process() -> None:
-    found = fabric_load.look_at_host(Host(), None, 29411)
+    found = fabric_load.look_at_host(Host(), None)
     assert found["interface"] is None
     assert found["memlock_bytes"] is None or found["memlock_bytes"] >= 0
