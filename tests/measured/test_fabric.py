@@ -112,6 +112,7 @@ def measure(hosts: Hosts, forks: int = 25, **of_host: dict[str, Any]) -> dict[st
             "busy": False,
             "port": 29500,
             "interface": "",
+            "patience": 60,
             "environment": {},
         },
     }

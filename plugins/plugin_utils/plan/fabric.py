@@ -25,19 +25,25 @@ MOST_ROUNDS = 7
 #: Seconds that a pair is measured, and all hosts together.
 _PAIR_SECONDS = 10
 _TOGETHER_SECONDS = 30
-#: Seconds that a host waits for the others to come: a first import of PyTorch from a slow disk takes a minute and more (module
+#: Seconds that a host waits for the others to come, by itself: a first import of PyTorch from a slow disk takes a minute and more (module
 #: framework_load, ``startup``), and the others are asked one after the other.
-_PATIENCE = 180
+PATIENCE = 180
+#: Seconds that a process may take until it has imported PyTorch (module_utils/measure/fabric_load, ``STARTUP``).
+_STARTUP = 180
 #: Seconds in which the module surely comes to its end after all of its limits.
 _AFTER = 120
 
 
 class Given(TypedDict):
-    """What the variables of the role `validate` say of it. ``port``: of the first host. ``interface``: empty for that of the route."""
+    """What the variables of the role `validate` say of it.
+
+    ``port``: of the first host. ``interface``: empty for that of the route. ``patience``: seconds that a host waits for the others.
+    """
 
     asked: bool
     port: int
     interface: str
+    patience: int
 
 
 class Own(TypedDict):
@@ -49,6 +55,7 @@ class Own(TypedDict):
     busy: bool
     port: int
     interface: str
+    patience: int
     environment: dict[str, str]
 
 
@@ -90,6 +97,7 @@ def asked(variables: Mapping[str, object]) -> Given:
         "asked": is_yes(variables.get("validate_fabric")),
         "port": int(str(variables.get("validate_fabric_port") or PORT)),
         "interface": str(variables.get("validate_fabric_interface") or ""),
+        "patience": int(str(variables.get("validate_fabric_patience") or PATIENCE)),
     }
 
 
@@ -117,6 +125,7 @@ def own(
         "busy": busy,
         "port": given["port"],
         "interface": given["interface"],
+        "patience": given["patience"],
         "environment": libraries.get(environment["name"], {}),
     }
 
@@ -181,9 +190,9 @@ def _parts(hosts: Sequence[str], members: Mapping[str, Member], turn: int, secon
             "expected_ranks": mine["ranks"],
             "ranks": every,
             "seconds": seconds,
-            "patience": _PATIENCE,
+            "patience": mine["patience"],
             # More than the module takes at most, which ends what it started by itself.
-            "limit": 2 * _PATIENCE + 4 * seconds + _AFTER,
+            "limit": _STARTUP + mine["patience"] + 4 * seconds + _AFTER,
             "interface": mine["interface"],
             "busy": mine["busy"],
             "expect_cuda": mine["expect_cuda"],

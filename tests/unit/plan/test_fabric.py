@@ -24,6 +24,7 @@ def member(number: int, ranks: int = 8) -> Member:
         "address": f"10.0.0.{number}",
         "port": 29500,
         "interface": "",
+        "patience": 180,
         "environment": {},
     }
 
@@ -121,6 +122,7 @@ def test_a_host_brings_its_cards_and_the_environment_with_pytorch() -> None:
         "busy": False,
         "port": 30000,
         "interface": "ib0",
+        "patience": 180,
         "environment": {},
     }
 
