@@ -8,6 +8,7 @@ skipped check, with the data sheet's figure beside it. A floor that no source co
 
 from __future__ import annotations
 
+import signal
 from typing import TYPE_CHECKING, Dict, List, Mapping, Optional, Sequence, Tuple, TypedDict
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, run
@@ -187,16 +188,19 @@ def not_begun(gpu: Optional[str], answer: run.Result, steps: Sequence[Step]) -> 
 def _ended_early(part: str, gpu: Optional[str], answer: run.Result, steps: Sequence[Step]) -> Optional[Check]:
     """Why a part did not come to its end; None where it did."""
     check_id = _IDS[part][0]
+    rank = next((step for step in steps if step["step"] == "rank"), None)
     for step in steps:
         if step["step"] == "broken" and step["part"] == part:
-            return _stopped(check_id, gpu, step["error"])
+            # What a rank says that lost another one is not the cause. Where it is ended by an abort, its own words tell more.
+            lost = rank is not None and rank["status"] < 0 and rank["status"] != -signal.SIGABRT
+            return _broken_off(check_id, gpu, answer, rank) if lost else _stopped(check_id, gpu, step["error"])
     if part != "group" and any(step["step"] == "done" and step["part"] == part for step in steps):
         return None
     if not any(step["step"] == "begin" and step["part"] == part for step in steps):
         return checks.incomplete(
             check_id, "it was not begun: what came before broke off", gpu=gpu, remedy="see the other checks"
         )
-    return _broken_off(check_id, gpu, answer, next((step for step in steps if step["step"] == "rank"), None))
+    return _broken_off(check_id, gpu, answer, rank)
 
 
 def _nothing_told(part: str, gpu: Optional[str]) -> Check:

@@ -42,16 +42,15 @@ def launch():
         environment = dict(os.environ, GPUWRIGHT_RANK=str(number))
         running[number] = subprocess.Popen(words, env=environment, preexec_fn=lambda: libc.prctl(1, 9))
     while running:
-        for number, child in list(running.items()):
-            status = child.poll()
-            if status is None:
-                continue
-            del running[number]
-            if status:
-                say("rank", rank=rank + number, status=status)
-                for other in running.values():
-                    other.kill()
-                sys.exit(1)
+        ended = {number: child.poll() for number, child in running.items()}
+        wrong = sorted((status, number) for number, status in ended.items() if status)
+        if wrong:
+            # The one that was killed, and not one that lost its partner by it and ended with an error of its own.
+            say("rank", rank=rank + wrong[0][1], status=wrong[0][0])
+            for other in running.values():
+                other.kill()
+            sys.exit(1)
+        running = {number: child for number, child in running.items() if ended[number] is None}
         time.sleep(0.02)
 if "GPUWRIGHT_RANK" not in os.environ:
     launch()

@@ -582,6 +582,22 @@ def test_a_rank_that_died_fails_its_part_and_what_follows_is_not_passed() -> Non
     assert only(found, "train.ddp")["status"] == "incomplete"
 
 
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [
+        (-9, "it broke off: the process of rank 1 was killed by signal 9"),
+        (-6, "it ended with an error"),
+        (1, "it ended with an error"),
+    ],
+)
+def test_a_rank_that_was_killed_is_told_and_not_what_its_partner_says_of_it(status: int, reason: str) -> None:
+    lost = {"step": "broken", "part": "collectives", "error": "RuntimeError: Connection closed by peer"}
+    steps: list[dict[str, Any]] = [{"step": "begin", "part": "collectives"}, lost]
+    answer = all_of(*steps, {"step": "rank", "rank": 1, "status": status}, rc=1)
+    found = judge.judge_all([CARD, SECOND], answer, ("collectives",), ROWS)
+    assert only(found, "nccl.all_reduce")["reason"] == reason
+
+
 def test_ranks_that_do_not_find_each_other_are_said() -> None:
     answer = told({"step": "begin", "part": "group"}, rc=None, error="python did not answer within 9 s")
     [check] = judge.judge_all([CARD, SECOND], answer, ("collectives", "ddp"), ROWS)
