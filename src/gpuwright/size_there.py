@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypedDict
 
-from gpuwright import card_looks, knowledge
+from gpuwright import card_looks, knowledge, proven
 from gpuwright.errors import BadInput
 from gpuwright.sizing import answer, cards
 from gpuwright.sizing.units import GIB
@@ -56,8 +56,9 @@ def judge(look: Look, question: Question) -> Fleet:
 def _fit(host: str, seen: HostLook, question: Question) -> Fit:
     answers = []
     problem = seen["problem"]
+    measured = proven.cards(host)
     for kind, count in _kinds(seen).items():
-        found = _answer(question, kind, count)
+        found = _answer(replace(question, measured=measured.get(kind[0])), kind, count)
         if found is None:
             problem = problem or f"the tables do not know {kind[0]}"
         else:

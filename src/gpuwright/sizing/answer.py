@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from gpuwright.sizing.cards import Card
     from gpuwright.sizing.layout import Layout
     from gpuwright.sizing.memory import Inference, Memory, Training
+    from gpuwright.sizing.timing import Measured
 
     Job = Training | Inference
 
@@ -99,6 +100,7 @@ class Question:
         memory: bytes of the card as it is there; 0 for those of the tables.
         tokens: of the training, for how long it takes; 0 where nobody asks.
         mfu: the share of the peak that the person expects; 0 where the tables say it.
+        measured: what a proof measured of the cards that are there; None where none did.
         assumed: options that the person did not give.
     """
 
@@ -111,6 +113,7 @@ class Question:
     memory: float = 0.0
     tokens: float = 0.0
     mfu: float = 0.0
+    measured: Measured | None = None
     assumed: tuple[str, ...] = ()
 
 
@@ -370,9 +373,10 @@ def _other_training(job: Training) -> Iterator[tuple[str, str, Job]]:
 def _speed(shape: Architecture, question: Question, best: _Found) -> Iterator[Figure]:
     card, job = best.card, best.job
     if isinstance(job, memory.Inference):
-        rate = timing.decode(shape, job, best.layout, card)
+        memory_share, products = _measured(question, card, job.weights.computes)
+        rate = timing.decode(shape, job, best.layout, card, memory_share, products)
         bound = timing.bound(shape, job, best.layout, card)
-        text = f"{sequences(job.batch)} together, bound by {bound}"
+        text = f"{sequences(job.batch)} together, bound by {bound}{_as_measured(question, memory_share, 'of the bandwidth')}"
         yield figure("tokens a second", rate, "tokens/s", text)
         yield figure(
             "until the first token",
@@ -384,10 +388,13 @@ def _speed(shape: Architecture, question: Question, best: _Found) -> Iterator[Fi
     peak = card.peak(job.scheme.precision)
     if not peak:
         return
-    reached = exactly(question.mfu) if question.mfu else timing.mfu(card, job, best.layout.cards)
+    _memory, products = _measured(question, card, job.scheme.precision)
+    usual = timing.at_most(timing.mfu(card, job, best.layout.cards), products)
+    reached = exactly(question.mfu) if question.mfu else usual
     flops = timing.training_flops(shape, job)
     rate = reached.times(best.layout.cards * peak / flops)
     text = f"{reached.value:.0%} of {peak / 1e12:.0f} TFLOPS a card ({job.scheme.precision}, dense), {flops:.3g} FLOPs a token"
+    text += _as_measured(question, products, "of them")
     yield figure("tokens a second", rate, "tokens/s", text)
     times = timing.step(shape, job, best.layout, card, reached)
     yield figure("a step computes", exactly(times["computing"]), "s", f"{sequences(job.batch)} of {job.context} tokens")
@@ -404,6 +411,21 @@ def _speed(shape: Architecture, question: Question, best: _Found) -> Iterator[Fi
     if question.tokens:
         time = timing.training_time(flops * question.tokens, best.layout.cards, peak, reached).times(1 / DAY)
         yield figure("training", time, "days", f"{question.tokens:.3g} tokens, {flops * question.tokens:.3g} FLOPs")
+
+
+def _measured(question: Question, card: Card, precision: str) -> tuple[float, float]:
+    """The shares of the data sheet that were measured of the memory and of products in a precision; 0 where nothing was."""
+    found = question.measured
+    if found is None:
+        return 0.0, 0.0
+    peak, product = card.peak(precision), found.products.get(precision, 0.0)
+    return found.bandwidth / card.bandwidth, product / peak if peak else 0.0
+
+
+def _as_measured(question: Question, share: float, of: str) -> str:
+    if question.measured is None or not share:
+        return ""
+    return f"; at most {share:.0%} {of}, as its proof of {question.measured.day} measured"
 
 
 def _warnings(shape: Architecture, question: Question, best: _Found) -> Iterator[dict[str, str]]:

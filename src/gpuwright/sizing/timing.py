@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from gpuwright.sizing import architecture, tables
@@ -19,6 +20,21 @@ _PASSES = {"full": 3.0, "lora": 2.0, "qlora": 2.0}
 _HOP = 15e-6
 
 
+@dataclass(frozen=True)
+class Measured:
+    """What a proof measured of cards that are there, of which no job reaches more.
+
+    Attributes:
+        products: FLOPs a second of large products of matrices, by precision.
+        bandwidth: bytes a second of the memory; 0 where it was not measured.
+        day: of the proof.
+    """
+
+    products: dict[str, float] = field(default_factory=dict, hash=False)
+    bandwidth: float = 0.0
+    day: str = ""
+
+
 def training_flops(shape: Architecture, job: Training) -> float:
     """FLOPs that a token of training asks of the model: with attention, without what is computed again (PaLM's MFU, appendix B)."""
     return _PASSES[job.kind] * architecture.forward_flops(shape, job.context)
@@ -33,6 +49,11 @@ def mfu(card: Card, job: Training, cards: int) -> Range:
     ]
     row = next(row for row in fitting if row["cards"] is None or cards <= row["cards"])
     return Range(row["low"], row["value"], row["high"])
+
+
+def at_most(reached: Range, most: float) -> Range:
+    """Shares of a peak, none of them above what was measured; 0 where nothing was."""
+    return Range(*(min(each, most) for each in (reached.low, reached.value, reached.high))) if most else reached
 
 
 def training_time(flops: float, cards: int, peak: float, reached: Range) -> Range:
@@ -54,16 +75,23 @@ def step(shape: Architecture, job: Training, layout: Layout, card: Card, reached
     return {"computing": computing, "sending": share / card.link(layout.cards)}
 
 
-def decode(shape: Architecture, job: Inference, layout: Layout, card: Card) -> Range:
+def decode(
+    shape: Architecture, job: Inference, layout: Layout, card: Card, memory: float = 0.0, products: float = 0.0
+) -> Range:
     """Tokens a second of all sequences together while they are generated.
 
     Each step reads all weights that it goes through, and every sequence its KV cache: the bandwidth of the memory bounds it, until the
-    batch is so large that the products do (roofline).
+    batch is so large that the products do (roofline). ``memory`` and ``products``: the shares of the data sheet that were measured on these
+    cards; 0 where nothing was.
     """
     reading, computing = _roofs(shape, job, layout, card)
     hops = 2 * shape.layers * _HOP if layout.tensor > 1 else 0.0
     # What servers of inference reach of both, by the rates in runs.yaml.
-    slow, usual, fast = (max(reading / part, computing / (part * 0.7)) + hops for part in (0.45, 0.65, 0.9))
+    parts = ((part, part * 0.7) for part in (0.45, 0.65, 0.9))
+    slow, usual, fast = (
+        max(reading / min(read, memory or read), computing / min(computed, products or computed)) + hops
+        for read, computed in parts
+    )
     return Range(job.batch / slow, job.batch / usual, job.batch / fast)
 
 
