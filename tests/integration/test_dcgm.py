@@ -42,6 +42,25 @@ def test_it_comes_by_itself_where_it_serves_and_listens_where_it_is_wished(machi
     assert checks(machine, want="monitoring") == {"gpu": ("pass", None), "node": ("pass", None)}
 
 
+def test_its_diagnostic_is_part_of_the_proof_at_the_level_of_the_profile(machine: Node) -> None:
+    short = ("--want=driver=580", "--want=monitoring", "-e", "validate_storage=false")
+    quick = machine.run("validate", *short)
+    assert diagnosed(quick) == {"dcgm.run": "pass", "dcgm.software": "pass"}, str(quick)
+    machine.fault("wrong-memory")
+    try:
+        assert diagnosed(machine.run("validate", *short))["dcgm.software"] == "pass"
+        burnt = machine.run("validate", *short, "--profile=burn-in", "-e", "validate_seconds=12")
+    finally:
+        machine.fault("wrong-memory", clear=True)
+    assert burnt.code == 1, str(burnt)
+    assert diagnosed(burnt) == {"dcgm.run": "pass", "dcgm.software": "pass", "dcgm.memory": "fail", "dcgm.pcie": "pass"}
+
+
+def diagnosed(run: Run) -> dict[str, str]:
+    """What the diagnostic said, by its tests."""
+    return {check["id"]: check["status"] for check in run.host["checks"] if check["id"].startswith("dcgm.")}
+
+
 def test_the_next_run_changes_nothing_also_when_it_looks_at_everything(machine: Node) -> None:
     again = up(machine)
     assert (again.code, again.host["changes"]) == (0, []), str(again)

@@ -37,6 +37,8 @@ _TOGETHER = ("peer", "collectives", "ddp")
 #: Levels of DCGM's diagnostic: from how long a burn-in on, and how long DCGM says that it takes (dcgmi diag: 2 minutes, 15, and 1 to 2
 #: hours; docs.nvidia.com/datacenter/dcgm, "Overview of tests").
 _LEVELS = ((4, 10_800, 5400), (3, 3600, 1200), (2, 0, 150))
+#: The level that looks at the software alone, in seconds, and loads nothing.
+_LOOKS_ONLY = 1
 #: Share of the memory that is taken of a card which draws a screen as well: the desktop goes on.
 _WITH_A_SCREEN = 0.5
 
@@ -110,7 +112,9 @@ def asked(variables: Mapping[str, object]) -> Given:
 
 def time_of(given: Given, *, diagnostic: bool) -> Time:
     """How long each kind of load takes. ``diagnostic``: whether the node has DCGM, whose tests take a part of a burn-in."""
-    if given["profile"] != BURN_IN:
+    if given["profile"] == QUICK:
+        return Time(_LOOKS_ONLY, 0, 0)
+    if given["profile"] == STANDARD:
         return Time(2, _STANDARD_SECONDS, _FRAMEWORK_SECONDS)
     seconds = given["seconds"]
     level, takes = next((level, takes) for level, least, takes in _LEVELS if seconds >= least)
@@ -121,7 +125,7 @@ def time_of(given: Given, *, diagnostic: bool) -> Time:
 
 def diagnostic(context: Context, given: Given, count: int | None) -> Diagnostic | None:
     """DCGM's diagnostic, where DCGM is wished or there; not of parted cards (MIG), which it leaves out."""
-    if given["profile"] == QUICK or not _has_dcgm(context) or sections.parted(context.facts):
+    if not _has_dcgm(context) or sections.parted(context.facts):
         return None
     expected: Diagnostic = {"expected_gpus": count} if count else {}
     return {"level": time_of(given, diagnostic=True).level, "required": _wishes_dcgm(context), **expected}
@@ -169,7 +173,7 @@ def of_framework(
 def takes(context: Context, given: Given, loads: Loads) -> dict[str, int]:
     """Seconds that each load takes by the plan, by its module. Programs that begin, the first import of a framework, come to it."""
     found = {}
-    if loads["diagnostic"] is not None:
+    if loads["diagnostic"] is not None and loads["diagnostic"]["level"] != _LOOKS_ONLY:
         level = loads["diagnostic"]["level"]
         found["dcgm_diag"] = next(seconds for each, _least, seconds in _LEVELS if each == level)
     if loads["load"] is not None:

@@ -3,6 +3,9 @@
 stand-in knows them.
 
 nv-hostengine      options -n, --service-account, -b (NVIDIA/DCGM hostengine/src/HostEngineCommandLine.cpp); it listens on 127.0.0.1:5555
+dcgmi diag -r -j   what HelperJsonBuildOutput of NVIDIA/DCGM dcgmi/Diag.cpp writes at 4.6.0, with the tests that a level has by
+                   nvvs/src/NvidiaValidationSuite.cpp; a bit that sticks in the simulated memory is found
+                   from level 2 on: DCGM_FR_FAULTY_MEMORY and its status (DCGM_ST_NVVS_ISOLATE_ERROR, -51), its words assumed
 dcgmi profile -l   the table of NVIDIA/DCGM dcgmi/DcgmiProfile.cpp, its rows as somebody printed them of an A10
 dcgm-exporter      options of NVIDIA/dcgm-exporter pkg/cmd/app.go, a page as internal/pkg/rendermetrics/render_metrics.go writes it at 4.8.2
 """
@@ -49,8 +52,10 @@ def engine():
 
 
 def dcgmi():
+    if sys.argv[1:2] == ["diag"]:
+        return diag()
     if sys.argv[1:] not in (["profile", "--list"], ["profile", "-l"]):
-        sys.exit("this stand-in only lists the fields of the profiling module")
+        sys.exit("this stand-in only runs the diagnostic and lists the fields of the profiling module")
     if not profiles():
         sys.exit("Error: Unable to Get supported metric groups: This request is serviced by a module of DCGM that is not currently loaded.")
     line = "+----------------+----------+------------------------------------------------------+"
@@ -58,6 +63,50 @@ def dcgmi():
     for number, tag in _PROFILING.items():
         print(f"| A.1            | {number}     | {tag:<53}|")
     print(line)
+
+
+def diag():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("-r", "--run", type=int, required=True)
+    parser.add_argument("-j", "--json", action="store_true", required=True)
+    asked = parser.parse_args(sys.argv[2:])
+    there = cards()
+    if not there:
+        sys.exit("Error: Unable to complete diagnostic for group 2147483647. Return: (-37) The specified group is empty, and this operation is incompatible with an empty group.")
+    broken = stuck_bit() if asked.run > 1 else False
+    categories = [{"category": category, "tests": [test(name, there, broken and name == "memory") for name in names]} for category, names in tests_of(asked.run).items()]
+    entities = [{"entity_id": int(card[0]), "device_id": "2330", "serial_num": f"165{card[0]}"} for card in there]
+    document = {
+        "DCGM Diagnostic": {"test_categories": categories},
+        "entity_groups": [{"entity_group": "GPU", "entity_group_id": 1, "entities": entities}],
+        "metadata": {"version": "4.5.3", "Driver Version Detected": there[0][4]},
+    }
+    print(json.dumps(document, indent=2))
+    sys.exit(205 if broken else 0)
+
+
+def stuck_bit():
+    with open("/run/gpuwright-sim/cuda") as stream:
+        return any(line.startswith("flip ") for line in stream)
+
+
+def tests_of(level):
+    stress = {3: ["memory_bandwidth", "diagnostic", "targeted_stress", "targeted_power"], 4: ["memtest", "pulse_test"]}
+    found = {"Deployment": ["software"]}
+    if level > 1:
+        found["Hardware"], found["Integration"] = ["memory"], ["pcie"]
+    if level > 2:
+        found["Stress"] = [name for least, names in stress.items() if level >= least for name in names]
+    return found
+
+
+def test(name, there, broken):
+    error = {"error_category": 7, "error_id": 52, "error_severity": 2, "warning": "Found 1 faulty memory elements on GPU 0"}
+    results = [{"entity_group": "GPU", "entity_group_id": 1, "entity_id": int(card[0]), "status": "Fail" if broken and not number else "Pass"} for number, card in enumerate(there)]
+    summary = {"status": "Fail" if broken else "Pass"}
+    if broken:
+        results[0]["warnings"] = summary["warnings"] = [error]
+    return {"name": name, "results": results, "test_summary": summary}
 
 
 def exporter():

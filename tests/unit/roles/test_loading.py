@@ -32,8 +32,11 @@ def parted() -> Any:
 
 
 def test_by_itself_a_proof_loads_nothing() -> None:
-    for found in (measured(), loaded({}), loaded({"validate_profile": "quick"}, stack={"monitoring_exporters": DCGM})):
+    for found in (measured(), loaded({}), loaded({"validate_profile": "quick"})):
         assert (found["diagnostic"], found["load"], found["framework_loads"]) == (None, None, [])
+    with_dcgm = loaded({}, stack={"monitoring_exporters": DCGM})
+    assert with_dcgm["diagnostic"] == {"level": 1, "required": True, "expected_gpus": 2}
+    assert (with_dcgm["load"], with_dcgm["framework_loads"], with_dcgm["takes"]) == (None, [], {})
 
 
 def test_how_long_each_load_takes_goes_with_it_by_its_module() -> None:
