@@ -38,8 +38,8 @@ def test_a_host_that_stays_costs_at_most_20_kb(ready_node: Node) -> None:
         "junit.xml": len(junit.render(report)) - len(junit.render(empty)),
     }
     assert list((run.report / "hosts").iterdir()) == []
-    # Two cards; of eight the documents have a third more.
-    assert sum(sizes.values()) < 17_000, sizes
+    # Two cards. The documents of eight have a third more, which is beyond it.
+    assert sum(sizes.values()) < 20_000, sizes
 
 
 def test_a_second_up_is_one_command_on_the_node(ready_node: Node) -> None:
