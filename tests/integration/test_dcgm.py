@@ -45,7 +45,8 @@ def test_it_comes_by_itself_where_it_serves_and_listens_where_it_is_wished(machi
 def test_its_diagnostic_is_part_of_the_proof_at_the_level_of_the_profile(machine: Node) -> None:
     short = ("--want=driver=580", "--want=monitoring", "-e", "validate_storage=false")
     quick = machine.run("validate", *short)
-    assert diagnosed(quick) == {"dcgm.run": "pass", "dcgm.software": "pass"}, str(quick)
+    looked = {"dcgm.run": "pass", "dcgm.cards": "pass", "dcgm.software": "pass"}
+    assert diagnosed(quick) == looked, str(quick)
     machine.fault("wrong-memory")
     try:
         assert diagnosed(machine.run("validate", *short))["dcgm.software"] == "pass"
@@ -53,7 +54,9 @@ def test_its_diagnostic_is_part_of_the_proof_at_the_level_of_the_profile(machine
     finally:
         machine.fault("wrong-memory", clear=True)
     assert burnt.code == 1, str(burnt)
-    assert diagnosed(burnt) == {"dcgm.run": "pass", "dcgm.software": "pass", "dcgm.memory": "fail", "dcgm.pcie": "pass"}
+    assert diagnosed(burnt) == {**looked, "dcgm.memory": "fail", "dcgm.pcie": "pass"}
+    proven = up(machine)
+    assert (proven.code, proven.host["verdict"]) == (0, "pass"), str(proven)
 
 
 def diagnosed(run: Run) -> dict[str, str]:
