@@ -337,13 +337,18 @@ def _refused(card: Card, busy: bool) -> Optional[Check]:
 
 
 def cpus_of(text: Optional[str]) -> List[int]:
-    """The processors of a list of the kernel (``0-3,8``); none where it is no such list."""
+    """The processors of a list of the kernel (``0-3,8``); none where it is no such list.
+
+    The kernel writes it in ascending order, so that a part which goes back is none of its own and is left out: however long
+    a text is, it names each processor once at most.
+    """
     found: List[int] = []
     for part in (text or "").strip().split(","):
         if not _CPUS.match(part):
             continue
         first, _dash, last = part.partition("-")
-        found += range(int(first), int(last or first) + 1)
+        if not found or int(first) > found[-1]:
+            found += range(int(first), int(last or first) + 1)
     return found
 
 

@@ -229,7 +229,15 @@ def test_a_list_that_is_none_names_no_instance(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "found"),
-    [("0-3,8", [0, 1, 2, 3, 8]), ("5", [5]), ("", []), (None, []), ("x-3,-1,1-2-3", []), ("3-1", [])],
+    [
+        ("0-3,8", [0, 1, 2, 3, 8]),
+        ("5", [5]),
+        ("", []),
+        (None, []),
+        ("x-3,-1,1-2-3", []),
+        ("3-1", []),
+        ("0-3," * 9999, [0, 1, 2, 3]),
+    ],
 )
 def test_a_list_of_processors_is_read_as_the_kernel_writes_it(text: str | None, found: list[int]) -> None:
     assert load.cpus_of(text) == found
