@@ -50,6 +50,11 @@ def fabric(machine: Node, *networks: str, verb: str = "up", ports: str = "") -> 
     return machine.run(verb, *more, "--want=driver=580", "-e", json.dumps(variables))
 
 
+def changed(run: Run) -> set[str]:
+    """The components that a run changed. All that the role fabric does, the role firewall does for it."""
+    return {change["component"] for change in run.host["changes"]}
+
+
 def rules_of_fabric(*networks: str, ports: str = "1024:65535") -> list[str]:
     """As ufw keeps them."""
     return sorted(line for network in networks for line in (f"{network} tcp {ports}", f"{network} udp 4791"))
@@ -135,7 +140,7 @@ def test_ufw_lets_a_fabric_in_beside_the_exporters_and_everybody_is_refused(mach
     assert told(planned, "fabric.firewall") == [f"TCP 1024-65535 and UDP 4791 opened in ufw for {_NODES} alone"]
     assert rules(machine, _FABRIC) == []
     run = fabric(machine, _NODES, _NODES6)
-    assert (run.code, run.components) == (0, {"fabric"}), str(run)
+    assert (run.code, changed(run)) == (0, {"fabric"}), str(run)
     assert rules(machine, _FABRIC) == rules_of_fabric(_NODES, _NODES6)
     # Whoever wishes the one leaves the rules of the other.
     assert rules(machine, _KEPT) == before
@@ -151,7 +156,7 @@ def test_a_rule_of_the_fabric_that_is_gone_is_told_and_mended(machine: Node) -> 
     (check,) = [each for each in found if each["id"] == "fabric.firewall"]
     assert (check["status"], check["reason"]) == ("warn", f"ufw does not let {_NODES} to TCP 1024-65535")
     mended = fabric(machine, _NODES, _NODES6)
-    assert (mended.code, mended.components) == (0, {"fabric"}), str(mended)
+    assert (mended.code, changed(mended)) == (0, {"fabric"}), str(mended)
     assert rules(machine, _FABRIC) == rules_of_fabric(_NODES, _NODES6)
 
 
@@ -195,7 +200,7 @@ def test_firewalld_is_opened_where_it_is_the_one_that_is_active(machine: Node) -
     for kind in ("", "--permanent"):
         assert rules(machine, _RICH.format(kind)) == expected(_AWAY6)
     both = fabric(machine, _NODES)
-    assert (both.code, both.components) == (0, {"fabric"}), str(both)
+    assert (both.code, changed(both)) == (0, {"fabric"}), str(both)
     for kind in ("", "--permanent"):
         assert rules(machine, _RICH_FABRIC.format(kind)) == ["2"]
         assert rules(machine, _RICH.format(kind)) == expected(_AWAY6)

@@ -30,8 +30,7 @@ from ..report import run_directory
 from ..resolver import lock
 from ..resolver.frameworks import FRAMEWORKS
 from ..rules import hosts
-from ..wish import BadInput, Wish, credentials, fleet, settings, users
-from ..wish.monitoring_server import ports as server_ports
+from ..wish import FLEET_VARIABLES, BadInput, Wish, credentials, settings, users
 from . import script, watching
 from .node_action import WISH_VARIABLES, NodeAction, Variables
 
@@ -147,17 +146,11 @@ class NodeSession:
             return False
 
     def _listens(self, only: Sequence[str]) -> dict[str, object]:
-        """What is looked at where exporters or their server are wished: their ports, and the certificate that the exporters shall have."""
+        """What the wish lets listen: its ports are looked at. Nothing where it is wrong, which is told where it is planned."""
         try:
-            wish = self._asked.with_roles(only)
+            return self._asked.with_roles(only).listens
         except BadInput:
             return {}
-        ports = list(server_ports(wish.monitoring_server_settings).values()) if wish.monitoring_server else []
-        if not wish.monitoring_exporters:
-            return {"ports": ports} if ports else {}
-        exporters = wish.monitoring_exporters_settings
-        pair = {"certificate": exporters.certificate, "key": exporters.key} if exporters.certificate else {}
-        return {"ports": [exporters.gpu_port, exporters.node_port, *ports], **pair}
 
     def _opens_firewall(self, only: Sequence[str]) -> bool:
         """Whether the wish opens the machine's firewall: its rules matter to nobody else."""
@@ -313,14 +306,14 @@ class NodeSession:
     def _wish(self, facts: Facts) -> Wish:
         """The wish for this host: where a user works without root, in the user's places."""
         wish, user = self._asked, sections.user(facts)
-        if wish.monitoring_server:
-            wish = replace(wish, fleet=fleet.exporters(self._fleet(), self.host))
+        if wish.asks_fleet:
+            wish = wish.with_fleet(self._fleet(), self.host)
         return users.placed(wish, user["environments"]) if user else wish
 
     def _fleet(self) -> dict[str, Variables]:
         """What every host of the inventory says of its exporters, also one that this run is limited to leave out."""
         hosts = self.task_vars["hostvars"]
-        return {name: self.action.variables(hosts[name], fleet.VARIABLES) for name in self.task_vars["groups"]["all"]}
+        return {name: self.action.variables(hosts[name], FLEET_VARIABLES) for name in self.task_vars["groups"]["all"]}
 
     @cached_property
     def _asked(self) -> Wish:

@@ -165,9 +165,11 @@ class Component:
     judge: checks of what is there.
     containers: what a proof asks of containers.
     merged: files of the host's own that it writes into; `remove` takes out what it put there.
+    strangers: packages of the same that somebody else set up.
     spares: what a person does who goes without a part of it, by the package or the package source that brings that.
     directories: made for its files; `remove` takes them away where nothing else is inside.
-    take_back: what `remove` does by its role, before the driver goes; None where nothing is left to do for it.
+    take_back: what `remove` does by its role, before the driver goes; None where nothing is left to do for it. ``undo``: the tasks of the
+        role that do it.
     removes: its keys of what the role `remove` does. ``files``: those that go.
     units: those that its role writes. A node is asked for them whether a seal names them or not.
     program: text of the one that it puts on nodes, of this collection's own files; None where it has none.
@@ -199,8 +201,10 @@ class Component:
     containers: Callable[[Context], Sequence[ContainerQuestion]] = _none
     merged: Sequence[str] = ()
     directories: Sequence[str] = ()
+    strangers: Callable[[Facts], Sequence[str]] = _none
     spares: Mapping[str, str] = field(default_factory=dict)
     take_back: Callable[[Facts], Sequence[Finding]] | None = None
+    undo: str = ""
     removes: Callable[[Facts, Sequence[str]], Removes] = _removes_nothing
     units: Sequence[str] = ()
     program: Callable[[], str] | None = None

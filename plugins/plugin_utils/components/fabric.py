@@ -87,6 +87,7 @@ COMPONENT = Component(
     parts=("fabric",),
     judge=judge,
     take_back=_take_back,
+    undo="close",
     removes=_removes,
     steps=STEPS,
 )

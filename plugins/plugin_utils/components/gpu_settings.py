@@ -276,6 +276,7 @@ COMPONENT = Component(
     refuse=refuse,
     judge=judge,
     take_back=take_back,
+    undo="default",
     removes=_removes,
     steps=STEPS,
 )

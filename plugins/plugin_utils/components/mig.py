@@ -239,6 +239,7 @@ COMPONENT = Component(
     refuse=refuse,
     judge=judge,
     take_back=take_back,
+    undo="whole",
     removes=_removes,
     steps=STEPS,
 )

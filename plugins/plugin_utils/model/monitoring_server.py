@@ -4,7 +4,11 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
+from collections.abc import Mapping
+from typing import TypedDict, cast
+
+#: Its key of a stack.
+NAME = "monitoring_server"
 
 
 class RemoteWrite(TypedDict):
@@ -93,3 +97,8 @@ class MonitoringServer(ServerSettings):
 
     packages: list[str]
     targets: list[Target]
+
+
+def of(stack: Mapping[str, object]) -> MonitoringServer:
+    """Return what a stack has of it. Raises KeyError where it has nothing."""
+    return cast("MonitoringServer", stack[NAME])

@@ -45,6 +45,11 @@ def sealed_stack(facts: Facts, component: str) -> Mapping[str, Any]:
     return (found["stack"] if found else None) or {}
 
 
+def sealed_stacks(facts: Facts) -> Mapping[str, Mapping[str, object]]:
+    """Return the parts of the stack in all seals, by component."""
+    return {name: sealed_stack(facts, name) for name in facts["seals"] or {}}
+
+
 def sealed_driver(facts: Facts) -> DriverStack:
     """Return the driver's part of the stack in its seal, or in the mark that a run left in its place; empty where there is none."""
     return cast("DriverStack", sealed_stack(facts, "nvidia_driver"))

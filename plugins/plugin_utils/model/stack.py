@@ -15,7 +15,6 @@ from .gpu_log import GpuLog
 from .gpu_settings import GpuSettings
 from .mig import Mig
 from .monitoring_exporters import MonitoringExporters
-from .monitoring_server import MonitoringServer
 from .watch import Watch
 
 if TYPE_CHECKING:
@@ -130,7 +129,6 @@ class Stack(TypedDict, total=False):
     watch: Watch
     fabric: Fabric
     monitoring_exporters: MonitoringExporters
-    monitoring_server: MonitoringServer
     container_toolkit: ContainerToolkit
     frameworks: list[FrameworkEnvironment]
     cuda_compat: CudaCompat

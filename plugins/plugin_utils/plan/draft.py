@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, cast
 
 from ...module_utils.base.versions import EVERY_PACKAGE
 from .. import resolver
-from ..components import COMPONENTS, Context, Finding, frameworks, monitoring_server, nvidia_driver, repair
+from ..components import COMPONENTS, Context, Finding, frameworks, nvidia_driver, repair
 from ..components.demand import continues
 from ..components.nvidia_driver import exchange, fabric, kernels, rollback
-from ..resolver import lock, machine, repositories
+from ..resolver import lock, machine, parts, repositories
 from ..resolver.machine import Machine
 from ..rules import Rules, hosts
 from ..wish import BadInput, Wish
@@ -143,7 +143,7 @@ def make_draft(facts: Facts, wish: Wish, rules: Rules, request: Request) -> Draf
             absent=request.absent,
         )
         where = replace(where, moves=request.moves, kernel=repair.kernel_kept(facts) or where.kernel)
-        where = replace(rollback.arriving(where, state), foreign_server=monitoring_server.of_others(facts))
+        where = replace(rollback.arriving(where, state), strangers=_strangers(facts))
         answer = resolver.resolve(where, wish, rules)
         if not answer["ok"] and pins and not request.returns:
             # What a rollback led to does not go with the rest of the wish any more.
@@ -215,6 +215,10 @@ def _restored(context: Context, request: Request) -> Stack:
     return cast("Stack", {part: value for part, value in context.stack.items() if part not in unmet})
 
 
+def _strangers(facts: Facts) -> dict[str, Sequence[str]]:
+    return {name: component.strangers(facts) for name, component in COMPONENTS.items()}
+
+
 def _ended_by_cards(facts: Facts, wish: Wish, request: Request) -> Plan | None:
     """The finished plan of a machine without cards, where that ends it; None where there is something to plan for."""
     if not facts["pci"]["gpus"] and not wish.provision_for:
@@ -224,7 +228,7 @@ def _ended_by_cards(facts: Facts, wish: Wish, request: Request) -> Plan | None:
         trouble = hosts.windows_trouble(facts)
         if trouble:
             return document.without_cards(facts, wish, request, trouble, hosts.WINDOWS_DRIVER)
-        if _computes_nothing(facts, wish, request) and not (wish.monitoring_server or wish.monitoring_exporters):
+        if _computes_nothing(facts, wish, request) and not parts.without_cards(wish):
             return document.skipped(facts, request)
     return None
 

@@ -11,7 +11,8 @@ from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import A
 
 from ..health import load_figures
 from ..model import sections
-from ..resolver import dcgm
+from ..resolver.part import CUDA_SOURCE
+from ..resolver.parts import from_source
 from ..rules import load_rules
 from ..wish.reading import is_yes
 
@@ -194,4 +195,4 @@ def _has_dcgm(context: Context) -> bool:
 
 
 def _wishes_dcgm(context: Context) -> bool:
-    return dcgm.of_stack(context.stack) is not None
+    return "DCGM" in from_source(context.stack, CUDA_SOURCE)

@@ -35,8 +35,9 @@ DIRECTORIES = (
     "/etc/systemd/system/nvidia-cdi-refresh.service.d",
     *(path for component in COMPONENTS.values() for path in component.directories),
 )
-#: Components that are taken back by their own role, while the driver is there yet.
-_BY_ROLE = tuple(name for name, component in COMPONENTS.items() if component.take_back)
+#: The tasks of the components that are taken back by their own role, while the driver is there yet. What was set last goes first: settings
+#: of the cards before their parts.
+_BY_ROLE = {name: component.undo for name, component in reversed(COMPONENTS.items()) if component.take_back}
 #: dnf's own list of locks, in which the role nvidia_driver has its lines.
 LOCKS = "/etc/dnf/plugins/versionlock.list"
 #: What packages made for themselves, by package. Nothing of a user is in it: an engine with containers, images or volumes stays. DKMS made
@@ -159,12 +160,19 @@ class Docker(GivenBack):
     restart: bool
 
 
+class ByRole(TypedDict):
+    """Tasks of a role."""
+
+    role: str
+    tasks: str
+
+
 class RemovalWork(TypedDict, total=False):
     """What the role does; and what it asks first, before the first change.
 
     ``again``: it asks once more, because the packages ``kept`` stay with an engine that holds ``held`` containers, images or volumes.
-    ``driver``: whether something of ``by_role`` (components that their own role takes back), ``restore`` (a driver) and ``runfile`` (an
-    uninstaller) is to be done.
+    ``driver``: whether something of ``by_role`` (roles that take back what they did, each by tasks of its own), ``restore`` (a driver) and
+    ``runfile`` (an uninstaller) is to be done.
     ``also``: what dnf takes away: packages of ours and those that may go with them; ``keys``: rpm's own of package sources.
     ``locks``: whether lines of ours may be in dnf's list. ``streams``: module streams to go back to; ``stream_files``: what dnf keeps of
     those that nobody had enabled, as patterns. ``made``: what packages made for themselves. ``engine``: whether its group goes.
@@ -177,7 +185,7 @@ class RemovalWork(TypedDict, total=False):
     kept: list[str]
     held: int
     driver: bool
-    by_role: list[str]
+    by_role: list[ByRole]
     restore: bool
     runfile: bool
     docker: Docker
@@ -315,7 +323,7 @@ def _without(names: Iterable[str], others: Collection[str]) -> list[str]:
 
 def _of_driver(wanted: Removal, changes: Iterable[Mapping[str, object]]) -> RemovalWork:
     changed = {change["component"] for change in changes}
-    by_role = [name for name in _BY_ROLE if name in changed]
+    by_role = [ByRole(role=f"gpuwright.node.{name}", tasks=undo) for name, undo in _BY_ROLE.items() if name in changed]
     restore, runfile = bool(wanted["restore"]), wanted["runfile"]
     return {"driver": bool(by_role) or restore or runfile, "by_role": by_role, "restore": restore, "runfile": runfile}
 

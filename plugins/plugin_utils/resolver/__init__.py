@@ -10,8 +10,8 @@ resolve() below is the table of contents; each decision is a module of this pack
     package_set       desktop or compute                    tensorrt,
                                                             library_archive
     parts             the tables of all parts: what a lock and sources need of one, and what each host wishes for itself
-    dcgm              beside the exporters of metrics       grafana, listeners  beside the server of metrics; whose a port is
     fabric, firewall  who is let in, and by which firewall  fabric_manager     what NVSwitches need beside the driver
+    listeners         whose a port is
     packages          names, pin, headers                 forward            newer CUDA than the driver's, by cuda-compat
     driver, adoption  these together, or what is there    container_toolkit  container toolkit and engine
     foreign           where the driver is not ours       older_kernel       which kernel to boot instead
@@ -291,4 +291,6 @@ def _without_cards(machine: Machine, wish: Wish, system: Row, log: Log) -> Stack
     sources = log.attempt(repositories.choose, machine, wish, system, stack, log)
     if log.conflicts:
         raise Unresolved(*log.conflicts)
-    return {**stack, "repositories": sources or []} if sources or stack.get("monitoring_exporters") else stack
+    return (
+        {**stack, "repositories": sources or []} if sources or any(part.key in stack for part in HOST_PARTS) else stack
+    )

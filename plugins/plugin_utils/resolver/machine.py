@@ -115,10 +115,9 @@ class Machine:
     rootless is what containers of users without root need; None where nobody looked.
     module_directories are where the installed module systems look for a site's own modulefiles; None where nobody looked.
     monitoring is what is where exporters are wished, firewall what may be opened on wish,
-    running are the services that run, monitored is the part of the stack that is in
-    force of them; None where nobody looked, or nothing was sealed.
+    running are the services that run; None where nobody looked. sealed is what is in force of the stack, by component.
     user is who works without root on what is the user's own: the driver, and all that is the machine's, are root's there.
-    foreign_server are packages of a server of metrics that somebody else set up.
+    strangers are packages of a component that somebody else set up, by component.
     derived is the row of the derivative that the machine runs; os is then the system that it follows, where there is one.
     """
 
@@ -161,9 +160,9 @@ class Machine:
     monitoring: Monitoring | None = None
     firewall: Firewall | None = None
     running: tuple[str, ...] = ()
-    monitored: Mapping[str, object] = field(default_factory=dict)
+    sealed: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     user: str | None = None
-    foreign_server: tuple[str, ...] = ()
+    strangers: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property
     def brings_own_driver(self) -> bool:
@@ -243,7 +242,7 @@ def machine_from_facts(
         monitoring=facts.get("monitoring"),
         firewall=facts.get("firewall"),
         running=tuple(sorted(name for name, row in (facts["services"] or {}).items() if row["active"] == "active")),
-        monitored=sections.sealed_stack(facts, "monitoring_exporters"),
+        sealed=sections.sealed_stacks(facts),
         user=user["name"] if (user := sections.user(facts)) else None,
     )
 

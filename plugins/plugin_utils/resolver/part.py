@@ -22,9 +22,10 @@ from .machine import Machine
 #: What a lock holds of a part, as in lock.SHAPE.
 Shape = Mapping[str, object]
 
-#: Package sources: NVIDIA's CUDA repository, and the container toolkit's.
+#: Package sources: NVIDIA's CUDA repository, the container toolkit's, and what Red Hat's family has besides its own.
 CUDA_SOURCE = "nvidia-cuda"
 TOOLKIT_SOURCE = "nvidia-container-toolkit"
+EPEL = "epel"
 #: Sources of CUDA toolkits other than that repository: a file of NVIDIA's each, and the distribution's archive.
 RUNFILE, DISTRO = "runfile", "distro"
 #: The source of a library that is a tar archive for each toolkit.
@@ -114,6 +115,8 @@ class HostPart:
     key: in the stack, and the field of a wish that says whether it is wished. want: its name as --want takes it, "" where it has none.
     choose: what the stack has of it, from the stack as it is until then; None without a wish. Raises Unresolved.
     useless: kinds of machines that can do nothing with it, each with the rule, what is said and where that was read.
+    sources: the package sources that several parts share, each with what of it comes from there, for a person, as the stack has it.
+    places: package sources that something of it comes from besides, as the stack has it.
     cards: whether a machine without a card is without it.
     """
 
@@ -121,7 +124,13 @@ class HostPart:
     want: str
     choose: Callable[[Machine, Wish, Row, Stack, Log], object]
     useless: Mapping[str, tuple[str, str, str]] = field(default_factory=dict)
+    sources: Callable[[Any], Mapping[str, str]] = lambda _part: {}
+    places: Callable[..., Sequence[Place]] = lambda *_arguments: ()
     cards: bool = True
+
+    def of(self, stack: Mapping[str, object]) -> Any:
+        """Return what a stack has of it; None where it has nothing."""
+        return stack.get(self.key)
 
 
 def library(key: str, title: str, shape: Shape, rows: Callable[[Rules], list[Row]]) -> Part:

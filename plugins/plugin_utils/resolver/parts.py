@@ -4,11 +4,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import ABOUT
 
 from ..model.lock import LockFramework
+from ..wish import Wish
 from . import (
     container_toolkit,
     cuda,
@@ -102,3 +103,14 @@ HOST_PARTS = (
     monitoring_exporters.HOST_PART,
     monitoring_server.HOST_PART,
 )
+
+
+def from_source(stack: Mapping[str, object], source: str) -> list[str]:
+    """Return what comes from a package source that several parts share, for a person."""
+    shares = [part.sources(part.of(stack)) for part in HOST_PARTS if part.key in stack]
+    return [each[source] for each in shares if source in each]
+
+
+def without_cards(wish: Wish) -> bool:
+    """Say whether something is wished that a host has also without a card."""
+    return any(getattr(wish, part.key) for part in HOST_PARTS if not part.cards)

@@ -11,12 +11,12 @@ from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
 from ..model.stack import Builder, Repository, Stack
 from ..rules import Row, Rules, cite
 from ..wish import Wish
-from . import cuda_distro, dcgm, foreign, grafana, keys, local_repository, source_files, systems, upstreams
+from . import cuda_distro, foreign, keys, local_repository, source_files, systems, upstreams
 from .log import Log, Unresolved, conflict
 from .machine import Machine
 from .naming import RPM_FAMILY
-from .part import CUDA_SOURCE, DISTRO, TOOLKIT_SOURCE, Place
-from .parts import PARTS
+from .part import CUDA_SOURCE, DISTRO, EPEL, TOOLKIT_SOURCE, Place
+from .parts import HOST_PARTS, PARTS, from_source
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import PackageSource
@@ -50,18 +50,16 @@ def choose(machine: Machine, wish: Wish, system: Row, stack: Stack, log: Log) ->
     sources = {part.source for part in PARTS if part.key in stack and part.is_packaged(part.of(stack))}
     toolkit, libraries = TOOLKIT_SOURCE in sources, CUDA_SOURCE in sources
     barred = installed is not None and installed["source"] == "distro" and _has_cuda(machine)
-    libraries = libraries or dcgm.of_stack(stack) is not None
+    libraries = libraries or bool(from_source(stack, CUDA_SOURCE))
     if (installed and installed["source"] == "nvidia") or libraries or (toolkit and shared) or barred:
         found.append(_cuda(machine, wish, system, driver, log))
     if toolkit and not shared:
         found.append(_toolkit(machine, wish, system, log))
-    for part in PARTS:
+    for part in (*PARTS, *HOST_PARTS):
         places = part.places(part.of(stack), machine, wish, system, log) if part.key in stack else ()
         found += [_of_place(place, system) for place in places]
-    server = stack.get("monitoring_server")
-    if server and server["grafana"]:
-        found.append(_of_place(grafana.place(wish, log), system))
-    of_epel = _of_epel(stack, installed)
+    of_epel = ["DKMS"] if installed and installed.get("build") == "dkms" else []
+    of_epel += from_source(stack, EPEL)
     if of_epel and system.get("epel") and not _has_epel(machine):
         found.append(_epel(of_epel, machine, wish, system, log))
     return [_displacing(each, machine, installed, log) for each in found]
@@ -127,17 +125,10 @@ def _of_place(place: Place, system: Row) -> Repository:
     return {**source, "suites": list(place.suites), "components": list(place.components)}
 
 
-def _of_epel(stack: Stack, driver: DriverStack | None) -> list[str]:
-    """Return what comes from EPEL where a system takes it from there, for a person."""
-    exporters = stack.get("monitoring_exporters")
-    wished = exporters is not None and exporters["node"]["repository"] == "epel" and not exporters["node"]["adopted"]
-    return [*(["DKMS"] if driver and driver.get("build") == "dkms" else []), *(["node_exporter"] if wished else [])]
-
-
 def _has_epel(machine: Machine) -> bool:
     """Say whether the machine has EPEL by its own: a mirror list or a site's copy is as good."""
     sources = machine.package_sources or ()
-    return any(each["enabled"] and each.get("name") == "epel" for each in sources)
+    return any(each["enabled"] and each.get("name") == EPEL for each in sources)
 
 
 def builders(machine: Machine, rules: Rules) -> list[Builder]:
@@ -156,12 +147,12 @@ def builders(machine: Machine, rules: Rules) -> list[Builder]:
 
 def _epel(of_it: list[str], machine: Machine, wish: Wish, system: Row, log: Log) -> Repository:
     row = keys.by_id(system["epel"].upper(), log.rules)
-    base = upstreams.url("epel", wish, log.rules)
-    fingerprint = keys.fingerprint("epel", wish, row)
+    base = upstreams.url(EPEL, wish, log.rules)
+    fingerprint = keys.fingerprint(EPEL, wish, row)
     text = f"EPEL, which {' and '.join(of_it)} {'come' if of_it[1:] else 'comes'} from, signed by {fingerprint}"
     log.decided("repository.epel", text, log.cite("upstreams", row))
     uri = f"{base}/{system['version']}/Everything/{machine.arch}/"
-    return _source("epel", "epel", uri, f"{base}/{row['file']}", fingerprint, system)
+    return _source(EPEL, EPEL, uri, f"{base}/{row['file']}", fingerprint, system)
 
 
 def _source(

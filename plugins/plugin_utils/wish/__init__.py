@@ -32,12 +32,14 @@ from . import (
     specifiers,
     watch,
 )
+from .fleet import Exporters
 from .monitoring_exporters import MonitoringSettings
-from .monitoring_server import Exporters
+from .monitoring_exporters_fleet import VARIABLES as FLEET_VARIABLES
+from .monitoring_exporters_fleet import exporters as exporters_of_fleet
 from .reading import AUTO, Variables, Words, around, as_list, bare, equals, is_no, is_yes
 from .watch import WatchSettings
 
-__all__ = ["DEFAULT_WANTS", "WORDS", "BadInput", "FrameworkWish", "Wish"]
+__all__ = ["DEFAULT_WANTS", "FLEET_VARIABLES", "WORDS", "BadInput", "FrameworkWish", "Wish"]
 
 FRAMEWORKS_PATH = "/opt/gpuwright"
 
@@ -142,6 +144,24 @@ class Wish:
     def opens_firewall(self) -> bool:
         """Say whether rules of the machine's firewall are asked for: only then they are looked at."""
         return bool(self.fabric or self.monitoring_exporters)
+
+    @property
+    def listens(self) -> dict[str, object]:
+        """What is looked at where exporters or their server are wished: their ports, and the certificate that the exporters shall have."""
+        exporters = self.monitoring_exporters_settings if self.monitoring_exporters else None
+        ports = monitoring_exporters.ports(exporters) if exporters else []
+        if self.monitoring_server:
+            ports += monitoring_server.ports(self.monitoring_server_settings).values()
+        return {**({"ports": ports} if ports else {}), **(monitoring_exporters.pair(exporters) if exporters else {})}
+
+    @property
+    def asks_fleet(self) -> bool:
+        """Say whether other hosts of the inventory matter: a server asks them for their metrics."""
+        return self.monitoring_server
+
+    def with_fleet(self, hosts: Mapping[str, Variables], host: str) -> Wish:
+        """Return the wish of ``host`` with what every host of the inventory says in FLEET_VARIABLES. Raises BadInput."""
+        return replace(self, fleet=exporters_of_fleet(hosts, host))
 
     @property
     def images(self) -> bool:

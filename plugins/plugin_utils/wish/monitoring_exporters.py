@@ -148,6 +148,16 @@ def _users(value: object) -> dict[str, str]:
     return {name: fingerprint(text) for name, text in value.items()}
 
 
+def ports(settings: MonitoringSettings) -> list[int]:
+    """Return where exporters listen."""
+    return [settings.gpu_port, settings.node_port]
+
+
+def pair(settings: MonitoringSettings) -> dict[str, str | None]:
+    """Return the certificate that they shall have, with its key; nothing where none is wished."""
+    return {"certificate": settings.certificate, "key": settings.key} if settings.certificate else {}
+
+
 def fingerprint(text: str) -> str:
     """Return what tells a hash from others, and is none."""
     return hashlib.sha256(text.encode()).hexdigest()[:_FINGERPRINT]

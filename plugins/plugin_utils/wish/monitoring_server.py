@@ -10,7 +10,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypedDict, cast
+from typing import TYPE_CHECKING, TypedDict, cast
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import redact
 
@@ -18,25 +18,11 @@ from ..model.errors import BadInput
 from ..model.wish import Values
 from ..monitoring.alerts import SEVERITIES
 from ..rules import Rules
+from .fleet import Exporters
 from .reading import Variables, Words, is_no, is_yes, put
 
 if TYPE_CHECKING:
     from ..model.monitoring_server import Grafana, Receiver, RemoteWrite, ScrapeAccess, ServerSettings
-
-
-class Exporters(NamedTuple):
-    """What a host of the inventory tells, and where.
-
-    address: where the server asks; None where they listen for their own host alone, and that is another one. gpu_port: None where the
-    inventory says that it has no card.
-    """
-
-    host: str
-    address: str | None
-    gpu_port: int | None
-    node_port: int
-    tls: bool
-    users: bool
 
 
 class Fields(TypedDict, total=False):

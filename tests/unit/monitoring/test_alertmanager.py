@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import BadInput
-from ansible_collections.gpuwright.node.plugins.plugin_utils.monitoring.alertmanager import (
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.monitoring_server.alertmanager import (
     NOBODY,
     Mail,
     Slack,
@@ -19,6 +18,7 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.monitoring.alertman
     configuration,
     inhibitions,
 )
+from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import BadInput
 from ansible_collections.gpuwright.node.plugins.plugin_utils.monitoring.alerts import alerts
 
 from .conftest import Call

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.monitoring_server import prometheus
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.monitoring_server import MonitoringServer, Target
-from ansible_collections.gpuwright.node.plugins.plugin_utils.monitoring import prometheus
 
 from .conftest import Call
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import replace
 from datetime import date
 from typing import Any, cast
 
@@ -18,12 +17,13 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.components.monitori
 from ansible_collections.gpuwright.node.plugins.plugin_utils.health import judge
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model import index_answer
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import BadInput
+from ansible_collections.gpuwright.node.plugins.plugin_utils.model.monitoring_server import NAME, of
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import removal
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import Draft, make_draft
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.finish import finish
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.request import Request
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
-from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish, fleet
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
 from tests.unit.plan import nodes
 
 UNITS = ("prometheus.service", "prometheus-alertmanager.service")
@@ -79,13 +79,13 @@ def made(facts: Any, hosts: Any = None, **variables: Any) -> Any:
 
 def drafted(facts: Any, hosts: Any = None, **variables: Any) -> Any:
     wish = Wish.from_variables({**VARIABLES, **variables})
-    wish = replace(wish, fleet=fleet.exporters(FLEET if hosts is None else hosts, "monitor"))
-    request = Request(host="monitor", today=date(2026, 11, 20), only=(component.NAME,))
+    wish = wish.with_fleet(FLEET if hosts is None else hosts, "monitor")
+    request = Request(host="monitor", today=date(2026, 11, 20), only=(NAME,))
     return make_draft(facts, wish, load_rules(), request)
 
 
 def changes(facts: Any, **variables: Any) -> list[Any]:
-    return [row for row in made(facts, **variables)["changes"] if row["component"] == component.NAME]
+    return [row for row in made(facts, **variables)["changes"] if row["component"] == NAME]
 
 
 def check(facts: Any, name: str = "monitoring.server") -> Any:
@@ -205,7 +205,7 @@ def test_what_is_left_of_ours_where_somebody_took_its_files_is_mended() -> None:
     facts = served()
     del facts["monitoring_server"]
     facts["seals"] = {
-        component.NAME: {
+        NAME: {
             "state": "broken",
             "reason": "a file is gone",
             "gpuwright": "0.1.0",
@@ -220,11 +220,11 @@ def test_what_is_left_of_ours_where_somebody_took_its_files_is_mended() -> None:
 
 
 def test_the_seal_is_stale_where_a_host_joins_or_a_receiver_leaves() -> None:
-    digest = made(served())["digests"][component.NAME]
-    assert made(served())["digests"][component.NAME] == digest
+    digest = made(served())["digests"][NAME]
+    assert made(served())["digests"][NAME] == digest
     joined = {**FLEET, "gpu3": {**FLEET["gpu1"], "monitoring_address": "10.0.0.3"}}
-    assert made(served(), joined)["digests"][component.NAME] != digest
-    assert made(served(), monitoring_receivers={})["digests"][component.NAME] != digest
+    assert made(served(), joined)["digests"][NAME] != digest
+    assert made(served(), monitoring_receivers={})["digests"][NAME] != digest
 
 
 @pytest.mark.parametrize(
@@ -281,7 +281,7 @@ def test_no_password_of_grafana_is_in_the_wish_nor_in_a_plan() -> None:
 def test_without_the_wish_there_is_none_whatever_is_said_of_its_port() -> None:
     stack = made(bare(), monitoring_grafana=False, monitoring_grafana_port=3001)["stack"]
     assert stack["monitoring_server"]["grafana"] is None
-    assert "repositories" not in stack
+    assert stack["repositories"] == []
 
 
 def test_it_comes_from_its_own_repository_by_the_pinned_key() -> None:
@@ -356,12 +356,12 @@ def test_a_grafana_of_somebody_else_is_left_as_it_is_and_told(package: str) -> N
 def test_one_of_ours_is_known_by_what_is_left_of_it() -> None:
     sealed = of_somebody()
     seal = {"state": "broken", "reason": "a file is gone", "gpuwright": "0.1.0", "digest": "", "packages": {}}
-    sealed["seals"] = {component.NAME: {**seal, "stack": {"grafana": {"port": 3000, "password": False}}}}
+    sealed["seals"] = {NAME: {**seal, "stack": {"grafana": {"port": 3000, "password": False}}}}
     added = of_somebody()
     added["packages"]["sources"].append(source())
     for facts in (sealed, added, beside()):
-        assert "grafana" not in component.of_others(facts)
-    assert component.of_others(of_somebody()) == ("grafana",)
+        assert "grafana" not in component.strangers(facts)
+    assert component.strangers(of_somebody()) == ("grafana",)
 
 
 @pytest.mark.parametrize(
@@ -459,7 +459,7 @@ def test_every_file_is_sealed_and_may_be_taken_back() -> None:
     facts = beside()
     facts["packages"]["sources"].pop()
     plan = made(facts, **BESIDE)
-    sealed = plan["manages"][component.NAME]
+    sealed = plan["manages"][NAME]
     done = work(facts, **BESIDE)
     assert done["repositories"] == ["grafana"]
     of_source = [source()["file"], "/usr/share/keyrings/gpuwright-grafana.gpg"]
@@ -531,6 +531,6 @@ def test_the_whole_inventory_is_read_by_the_server_and_by_nobody_else(wants: lis
     }
     made = NodeSession(cast("Any", action), variables).draft(bare(), only=[])
     assert isinstance(made, Draft), made
-    targets = made.context.stack.get("monitoring_server", {}).get("targets", [])
+    targets = of(made.context.stack)["targets"] if NAME in made.context.stack else []
     assert {each["host"] for each in targets} == (set(FLEET) if asked else set())
     assert any(host in action.read for host in FLEET.values()) is asked

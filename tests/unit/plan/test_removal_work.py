@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components import Context
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components import COMPONENTS, Context
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import StepRefused
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import removal_work
 from tests.unit.plan import nodes
+from tests.unit.repo import floors
 
 _TORCH = "/opt/gpuwright/pytorch"
 _MARK, _UNFINISHED = f"{_TORCH}/gpuwright-constraints.txt", "/opt/gpuwright/.pytorch.unfinished"
@@ -213,12 +214,16 @@ def test_an_engine_that_holds_nothing_goes_with_its_group_and_what_it_made() -> 
 # --- the driver and the packages --------------------------------------------------------------------------------------
 
 
+DEFAULT = {"role": "gpuwright.node.gpu_settings", "tasks": "default"}
+WHOLE = {"role": "gpuwright.node.mig", "tasks": "whole"}
+
+
 @pytest.mark.parametrize(
     ("remove", "changes", "parts"),
     [
         ({}, [], (False, [], False, False)),
-        ({}, [{"component": "mig"}, {"component": "files"}], (True, ["mig"], False, False)),
-        ({}, [{"component": "gpu_settings"}, {"component": "mig"}], (True, ["mig", "gpu_settings"], False, False)),
+        ({}, [{"component": "mig"}, {"component": "files"}], (True, [WHOLE], False, False)),
+        ({}, [{"component": "gpu_settings"}, {"component": "mig"}], (True, [DEFAULT, WHOLE], False, False)),
         ({"restore": {"version": "580"}}, [], (True, [], True, False)),
         ({"runfile": True}, [], (True, [], False, True)),
     ],
@@ -226,6 +231,15 @@ def test_an_engine_that_holds_nothing_goes_with_its_group_and_what_it_made() -> 
 def test_what_is_to_be_done_with_cards_and_driver(remove: dict[str, Any], changes: Any, parts: Any) -> None:
     found = goes(wanted(**remove), changes={"changes": changes})
     assert tuple(found[name] for name in ("driver", "by_role", "restore", "runfile")) == parts
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, component in COMPONENTS.items() if component.take_back or component.undo]
+)
+def test_what_its_role_takes_back_is_tasks_of_that_role(name: str) -> None:
+    component = COMPONENTS[name]
+    assert component.take_back
+    assert (floors.ROOT / "roles" / name / "tasks" / f"{component.undo}.yml").is_file()
 
 
 def test_only_units_that_are_there_and_not_masked_are_switched_off() -> None:

@@ -58,6 +58,7 @@ FLOORS: tuple[tuple[str, tuple[str, ...]], ...] = (
                 "gpuwright.show_status",
                 "gpuwright.show_size",
                 "gpuwright.size_there",
+                "gpuwright.proven",
                 "gpuwright.sizing_page",
                 "gpuwright.show_cost",
                 "gpuwright.told",

@@ -42,6 +42,8 @@ ALLOWED = {
     "{{ role_path }}/../../plugins/module_utils/base/mig_layout.py": "Ansible's own place of the role",
     "{{ role_path }}/../../plugins/module_utils/base/{{ item }}": "a loop over two names of the role",
     "{{ role_path }}/../../plugins/plugin_utils/monitoring/{{ item.src }}": "names of files of the collection, by its component",
+    "{{ __remove_role.role }}": "roles of the collection, by its components",
+    "{{ __remove_role.tasks }}": "tasks of these roles, by its components",
     "{{ gpuwright_plan.from_controller }}": "this run's own nvidia_driver_runfile, see plan/finish.py",
     "configure-without-autoinstall.sh {{ __repair_next.kernels }}": (
         "the name is the first word; what follows is quoted, and is what the node's own program is called with"
@@ -124,6 +126,15 @@ def test_every_module_that_speaks_from_a_node_has_an_action_and_a_schema() -> No
         packs = "class ActionModule(NodeAction):" in text and asks is not None
         # One that judges by the controller's rules begins with what came through the gate.
         gated = "class ActionModule(ModuleAction):" in text and "_execute_module" not in text
-        assert packs or (gated and ("def " not in text or "        result = super().run(tmp, task_vars)\n" in text))
+        # One that starts a job asks for its answer in another task, through the same gate (tests/unit/gate/test_jobs.py).
+        starts = all(
+            part in text
+            for part in ("class ActionModule(ModuleAction):", "_supports_async = True", "self._asked = (_NAME, ")
+        )
+        assert (
+            (starts and "def _parse_returned_data" not in text)
+            or packs
+            or (gated and ("def " not in text or "        result = super().run(tmp, task_vars)\n" in text))
+        )
         assert f"#/$defs/{name}" not in gate.ANSWERS.read_text()
         assert f'"{name}": {{' in gate.ANSWERS.read_text()

@@ -17,15 +17,14 @@ TABLES = frozenset(
         "plugins/plugin_utils/wish/__init__.py",
     }
 )
-#: How many files name a component besides; two of them are needed where a role takes back what it did before the driver goes. A number
-#: that has fallen is brought down.
+#: How many files name a component besides: the look at a node, of one that a machine has facts of its own of. A number that has fallen is
+#: brought down.
 BESIDES = {
     "nvidia_driver": 23,
     "nouveau_blacklist": 2,
-    "gpu_settings": 2,
+    "gpu_settings": 1,
     "container_toolkit": 1,
-    "monitoring_exporters": 8,
-    "monitoring_server": 8,
+    "monitoring_server": 1,
 }
 #: Words of other things too, keys of facts and actions that a check asks for: who names one need not mean the component.
 AMBIGUOUS = frozenset({"repair", "mig", "cuda", "frameworks", "fabric", "reboot"})

@@ -12,7 +12,8 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import mon
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.log import Log, Unresolved
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.machine import Machine
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
-from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish, fleet
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish.monitoring_exporters_fleet import exporters
 
 from .conftest import TODAY, Resolve
 from .test_monitoring import listener
@@ -32,7 +33,7 @@ HOSTS: dict[str, dict[str, Any]] = {
 
 
 #: What is told of a machine and of no wish.
-OF_MACHINE = ("monitoring", "running", "foreign_server")
+OF_MACHINE = ("monitoring", "running", "strangers")
 
 
 def chosen(hosts: Mapping[str, Mapping[str, Any]], os: str = "debian-13", **given: Any) -> tuple[Any, Log]:
@@ -40,7 +41,7 @@ def chosen(hosts: Mapping[str, Mapping[str, Any]], os: str = "debian-13", **give
     seen = {name: given[name] for name in OF_MACHINE if name in given}
     variables = {name: value for name, value in given.items() if name not in seen}
     wish = Wish.from_variables({"gpuwright_want": ["monitoring-server"], **variables})
-    known = Wish(**{**vars(wish), "fleet": fleet.exporters(hosts, "monitor")})
+    known = Wish(**{**vars(wish), "fleet": exporters(hosts, "monitor")})
     rules = load_rules()
     (system,) = [row for row in rules["systems"]["rows"] if f"{row['id']}-{row['version']}" == os]
     log = Log(rules)
@@ -91,7 +92,7 @@ def test_a_password_that_would_be_sent_unencrypted_is_told() -> None:
 )
 def test_what_cannot_be_read_of_a_host_is_told_with_its_name(variables: dict[str, Any], match: str) -> None:
     with pytest.raises(BadInput, match=match):
-        fleet.exporters({"gpu1": {**HOSTS["gpu1"], **variables}}, "monitor")
+        exporters({"gpu1": {**HOSTS["gpu1"], **variables}}, "monitor")
 
 
 def test_that_alerts_are_told_to_nobody_is_said() -> None:
@@ -165,7 +166,10 @@ def test_what_is_ours_and_what_listens_elsewhere_is_in_nobodys_way() -> None:
 
 def test_a_grafana_of_somebody_else_keeps_its_port() -> None:
     server, log = chosen(
-        {}, monitoring_grafana=True, foreign_server=("grafana",), monitoring={"listeners": [listener(3000)]}
+        {},
+        monitoring_grafana=True,
+        strangers={"monitoring_server": ["grafana"]},
+        monitoring={"listeners": [listener(3000)]},
     )
     assert server["grafana"] is None
     assert "monitoring-server.grafana" in [each["rule"] for each in log.warnings]

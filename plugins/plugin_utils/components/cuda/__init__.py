@@ -358,6 +358,7 @@ COMPONENT = Component(
     directories=places.MODULE_DIRECTORIES,
     space=_space,
     take_back=take_back,
+    undo="former",
     removes=places.removes,
     steps=STEPS,
 )

@@ -13,8 +13,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.base import address
 from ...model import sections
 from ...model.plan import Plan
 from ...model.work import Unit, Work
-from ...resolver import dcgm
-from ...resolver.monitoring_exporters import UNIT
+from ...resolver.monitoring_exporters import UNIT, dcgm
 from ...wish.monitoring_exporters import DCGM
 from .. import firewall, package_calls, programs
 from ..base import (
@@ -281,6 +280,7 @@ COMPONENT = Component(
     package_units={"datacenter-gpu-manager-4-core": (dcgm.ENGINE,)},
     judge=judgement.judge,
     take_back=_take_back,
+    undo="close",
     removes=_removes,
     steps=STEPS,
     directories=(

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from ansible_collections.gpuwright.node.plugins.module_utils.base import addresses, paths
 
 from ...model.work import File
-from ...resolver import dcgm
-from ...resolver.monitoring_exporters import UNIT
+from ...resolver.monitoring_exporters import UNIT, dcgm
 from ..firewall import Opening
 
 if TYPE_CHECKING:

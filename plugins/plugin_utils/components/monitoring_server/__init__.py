@@ -20,12 +20,12 @@ from ansible_collections.gpuwright.node.plugins.module_utils.observe.monitoring_
 )
 
 from ...model import sections
-from ...model.monitoring_server import MonitoringServer
+from ...model.monitoring_server import NAME, MonitoringServer, of
 from ...model.plan import Change, Plan
 from ...model.shortfalls import holding
 from ...model.work import File, PackageCall
-from ...resolver import grafana, repositories
-from ...resolver.monitoring_server import PACKAGES
+from ...resolver import repositories
+from ...resolver.monitoring_server import PACKAGES, grafana
 from .. import package_calls
 from ..base import (
     Component,
@@ -45,7 +45,6 @@ from .files import Admin, Copied, Secret, Written
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
 
-NAME = "monitoring_server"
 #: Made for the dashboards and for the drop-ins of the units.
 DIRECTORIES = (DASHBOARDS, *(program.drop_in.rpartition("/")[0] for program in (*PROGRAMS.values(), GRAFANA)))
 #: What its role changes.
@@ -73,7 +72,7 @@ class Work(TypedDict):
     absent: list[str]
 
 
-def of_others(facts: Facts) -> tuple[str, ...]:
+def strangers(facts: Facts) -> tuple[str, ...]:
     """Return the packages of a server, and of Grafana, of which nothing says that they are ours: no seal, and no file."""
     server = () if "monitoring_server" in facts or sections.seal(facts, NAME) else PACKAGES
     beside = () if _has_brought_grafana(facts) else grafana.PACKAGES
@@ -168,7 +167,7 @@ def space(change: Change, context: Context) -> Sequence[Need]:
 
 
 def _server(context: Context) -> MonitoringServer:
-    return context.stack["monitoring_server"]
+    return of(context.stack)
 
 
 # The work of the role
@@ -206,6 +205,7 @@ COMPONENT = Component(
     space=space,
     judge=judgement.judge,
     directories=DIRECTORIES,
+    strangers=strangers,
     spares=dict.fromkeys(_SOURCES, _WITHOUT_GRAFANA),
     steps=STEPS,
 )

@@ -23,8 +23,8 @@ from ansible_collections.gpuwright.node.plugins.module_utils.observe.monitoring_
 
 from ...model.monitoring_server import Grafana, MonitoringServer, Receiver
 from ...model.work import File
-from ...monitoring import alertmanager, grafana, prometheus
 from ...monitoring.alerts import SEVERITIES
+from . import alertmanager, prometheus, provisioning
 
 #: Where the programs keep what they have: below it in a directory of its own, since a purge of the packages takes theirs away.
 DATA = "/var/lib/prometheus"
@@ -190,7 +190,7 @@ def texts(server: MonitoringServer) -> list[Written]:
 
 def _provisions(server: MonitoringServer) -> Iterator[Written]:
     """What Grafana reads; its package has everything below /etc/grafana so that its group reads it, and nobody else."""
-    provided = (grafana.data_source(server), grafana.dashboards(DASHBOARDS))
+    provided = (provisioning.data_source(server), provisioning.dashboards(DASHBOARDS))
     for path, content in zip(GRAFANA.files, provided, strict=True):
         yield Written(path=path, content=content, mode="0640", group=_GRAFANAS_GROUP)
 

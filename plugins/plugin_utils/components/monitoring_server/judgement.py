@@ -13,7 +13,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.observe.monitoring_
 )
 
 from ...model import sections
-from ...model.monitoring_server import MonitoringServer
+from ...model.monitoring_server import NAME, MonitoringServer, of
 from ...model.stack import Stack
 from ..view import UP, View
 from . import files
@@ -53,12 +53,13 @@ def _seen(seen: MetricsServer, name: str) -> ServerProgram | None:
 
 def judge(view: View, stack: Stack) -> list[Check]:
     """Its programs run by what was written, and every exporter of the inventory answers."""
-    if "monitoring_server" not in stack:
+    if NAME not in stack:
         return []
+    wished = of(stack)
     if "services" in view.unknown:
         reason = f"it is not known whether the server of metrics runs: {view.unknown['services']}"
         return [checks.incomplete("monitoring.server", reason)]
-    programs = files.programs(stack["monitoring_server"])
+    programs = files.programs(wished)
     found = [f"{program.unit} {what}" for name, program in programs.items() if (what := wrong(view.facts, name))]
     units = " -u ".join(program.unit for program in programs.values())
     server = checks.judged(
@@ -68,7 +69,7 @@ def judge(view: View, stack: Stack) -> list[Check]:
         action="configure",
         remedy=f"journalctl -u {units} says why; {UP}",
     )
-    return [server] if found else [server, _exporters(view, stack["monitoring_server"])]
+    return [server] if found else [server, _exporters(view, wished)]
 
 
 def _exporters(view: View, server: MonitoringServer) -> Check:

@@ -4,12 +4,14 @@
 
 from __future__ import annotations
 
-from ..model.monitoring_server import Grafana
-from ..wish import Wish
-from . import keys, upstreams
-from .log import DESIGN, Log
-from .machine import Machine
-from .part import Place
+from collections.abc import Sequence
+
+from ...model.monitoring_server import NAME, Grafana
+from ...wish import Wish
+from .. import keys, upstreams
+from ..log import DESIGN, Log
+from ..machine import Machine
+from ..part import Place
 
 #: The names of the package, of the upstream and of the package source.
 GRAFANA = "grafana"
@@ -23,7 +25,7 @@ def choose(machine: Machine, wished: Grafana | None, dashboards: str, log: Log) 
     """Return what is wished, None without a wish and where somebody else's Grafana is there. ``dashboards``: where their files are."""
     if wished is None:
         return None
-    found = [name for name in machine.foreign_server if name in PACKAGES]
+    found = [name for name in strangers(machine) if name in PACKAGES]
     if found:
         text = (
             f"{' and '.join(found)} is here and was not set up by gpuwright: it is left as it is; import the files in {dashboards} there, "
@@ -32,6 +34,11 @@ def choose(machine: Machine, wished: Grafana | None, dashboards: str, log: Log) 
         log.warn("monitoring-server.grafana", text, DESIGN)
         return None
     return wished
+
+
+def strangers(machine: Machine) -> Sequence[str]:
+    """Return the packages of a server of metrics, and of Grafana, that somebody else set up."""
+    return machine.strangers.get(NAME, ())
 
 
 def place(wish: Wish, log: Log) -> Place:

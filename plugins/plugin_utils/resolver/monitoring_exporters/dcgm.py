@@ -9,17 +9,19 @@ from typing import TYPE_CHECKING, cast
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 
-from ..model.monitoring_exporters import Dcgm
-from ..rules import Row
-from .log import Log, Unresolved, conflict, offered
-from .machine import Machine
+from ...model.monitoring_exporters import Dcgm
+from ...rules import Row
+from ..log import Log, Unresolved, conflict, offered
+from ..machine import Machine
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Monitoring
     from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverStack
 
-    from ..model.stack import Stack
+    from ...model.stack import Stack
 
+#: The key of a stack that it is a part of.
+NAME = "monitoring_exporters"
 WANT = "dcgm"
 EXPORTER = "datacenter-gpu-manager-exporter"
 _CORE = "datacenter-gpu-manager-4"
@@ -91,9 +93,14 @@ def of_stack(stack: Stack) -> Dcgm | None:
     return exporters["gpu"]["dcgm"] if exporters and exporters["gpu"] else None
 
 
-def is_ours(seen: Monitoring | None, sealed: Mapping[str, object]) -> bool:
+def sealed(machine: Machine) -> Mapping[str, object]:
+    """Return what is in force of the exporters; empty where nothing was sealed."""
+    return machine.sealed.get(NAME) or {}
+
+
+def is_ours(seen: Monitoring | None, sealed_part: Mapping[str, object]) -> bool:
     """Say whether it is gpuwright that has the host engine run: by the drop-in beside its unit, or by the seal where that is gone."""
-    cards = cast("Mapping[str, Mapping[str, object]]", sealed.get("gpu") or {})
+    cards = cast("Mapping[str, Mapping[str, object]]", sealed_part.get("gpu") or {})
     return bool((seen and ENGINE in seen["drop_ins"]) or (cards.get("dcgm") or {}).get("profiling"))
 
 
@@ -102,7 +109,7 @@ def _profiling(machine: Machine, log: Log) -> bool:
 
     Which of them a card has DCGM tells its exporter, who leaves out the others.
     """
-    if ENGINE not in machine.running or is_ours(machine.monitoring, machine.monitored):
+    if ENGINE not in machine.running or is_ours(machine.monitoring, sealed(machine)):
         return True
     text = f"no fields of the profiling module: {ENGINE} runs already, and whoever asks it may use the counters"
     log.decided("monitoring.profiling", text, "the machine's facts")

@@ -13,14 +13,16 @@ from ansible_collections.gpuwright.node.plugins.module_utils.observe.monitoring_
     PROMETHEUS,
 )
 
-from ..model.monitoring_server import Grafana, MonitoringServer, ServerSettings, Target
-from ..rules import Row
-from ..wish import Wish
-from ..wish.monitoring_server import ALERTS_PORT, GRAFANA_PORT, PORT, Exporters, default_settings, ports
-from . import grafana, listeners
-from .log import DESIGN, Entry, Log, Unresolved, conflict
-from .machine import Machine
-from .part import HostPart
+from ...model.monitoring_server import NAME, Grafana, MonitoringServer, ServerSettings, Target
+from ...rules import Row
+from ...wish import Wish
+from ...wish.fleet import Exporters
+from ...wish.monitoring_server import ALERTS_PORT, GRAFANA_PORT, PORT, default_settings, ports
+from .. import listeners
+from ..log import DESIGN, Entry, Log, Unresolved, conflict
+from ..machine import Machine
+from ..part import HostPart, Place
+from . import grafana
 
 #: What a server of metrics is, in the archives that have one.
 PACKAGES = ("prometheus", "prometheus-alertmanager")
@@ -41,7 +43,7 @@ def choose(machine: Machine, wish: Wish, system: Row, log: Log) -> MonitoringSer
     if system["family"] == "rhel":
         text = f"{machine.os} has no package of a server of metrics that gpuwright could install"
         raise Unresolved(conflict("monitoring-server.archive", text, _NONE, _DEBIAN))
-    others = [name for name in machine.foreign_server if name in PACKAGES]
+    others = [name for name in grafana.strangers(machine) if name in PACKAGES]
     if others:
         text = f"{' and '.join(others)} is here and was not set up by gpuwright: what it keeps would be left behind"
         remedy = (
@@ -125,10 +127,15 @@ def _tell(settings: ServerSettings, fleet: Sequence[Exporters], targets: Sequenc
         log.warn("monitoring-server.nobody", text, DESIGN)
 
 
+def _places(server: MonitoringServer, _machine: Machine, wish: Wish, _system: Row, log: Log) -> Sequence[Place]:
+    return [grafana.place(wish, log)] if server["grafana"] else ()
+
+
 HOST_PART = HostPart(
-    "monitoring_server",
+    NAME,
     "monitoring-server",
     lambda machine, wish, system, _stack, log: choose(machine, wish, system, log),
     useless={"jetson": ("monitoring-server.jetson", f"monitoring-server left out on a Jetson: {_DEBIAN}", DESIGN)},
+    places=_places,
     cards=False,
 )

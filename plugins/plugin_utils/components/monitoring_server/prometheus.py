@@ -13,7 +13,7 @@ import yaml
 from ansible_collections.gpuwright.node.plugins.module_utils.base import addresses
 
 if TYPE_CHECKING:
-    from ..model.monitoring_server import MonitoringServer, RemoteWrite, ScrapeAccess, Target
+    from ...model.monitoring_server import MonitoringServer, RemoteWrite, ScrapeAccess, Target
 
 _HEAD = "---\n# Written by gpuwright (role monitoring_server). A change here is overwritten by the next run.\n"
 

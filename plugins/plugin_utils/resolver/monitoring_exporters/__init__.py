@@ -9,19 +9,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ..model.monitoring_exporters import CardExporter, Dcgm, Exporter, MonitoringExporters, NodeExporter
-from ..rules import Row
-from ..wish import Wish
-from ..wish.monitoring_exporters import ANY, DCGM, FIREWALL, SMI, MonitoringSettings
-from . import dcgm, firewall, listeners
-from .log import DESIGN, Entry, Log, Unresolved, conflict
-from .machine import Machine
-from .part import HostPart
+from ...model.monitoring_exporters import CardExporter, Dcgm, Exporter, MonitoringExporters, NodeExporter
+from ...rules import Row
+from ...wish import Wish
+from ...wish.monitoring_exporters import ANY, DCGM, FIREWALL, SMI, MonitoringSettings
+from .. import firewall, listeners
+from ..log import DESIGN, Entry, Log, Unresolved, conflict
+from ..machine import Machine
+from ..part import CUDA_SOURCE, EPEL, HostPart
+from . import dcgm
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Listener
     from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverStack
 
+#: Its key of a stack.
+NAME = dcgm.NAME
 #: The unit of the exporter that is our own.
 UNIT = "gpuwright-gpu-exporter.service"
 NODE_EXPORTER = "node_exporter"
@@ -155,7 +158,7 @@ def _is_ours(listener: Listener, kind: str, node: str, machine: Machine) -> bool
 
 def _is_changed(kind: str, unit: str, machine: Machine) -> bool:
     """Say whether a unit that came with a package is ours: by its drop-in, or by the seal where that is gone."""
-    sealed = machine.monitored.get(kind)
+    sealed = dcgm.sealed(machine).get(kind)
     ours = isinstance(sealed, Mapping) and sealed.get("source") in (DCGM, NODE_EXPORTER) and not sealed.get("adopted")
     return ours or unit in (machine.monitoring["drop_ins"] if machine.monitoring else ())
 
@@ -233,8 +236,21 @@ def _tell_firewall(machine: Machine, settings: MonitoringSettings, ports: Sequen
         log.warn("monitoring.unreachable", text, _WISH)
 
 
+# What its packages come from
+
+
+def _sources(exporters: MonitoringExporters) -> Mapping[str, str]:
+    """Return what comes from which package source, for a person."""
+    node = exporters["node"]
+    of_epel = node["repository"] == EPEL and not node["adopted"]
+    return {
+        **({CUDA_SOURCE: "DCGM"} if exporters["gpu"] and exporters["gpu"]["dcgm"] else {}),
+        **({EPEL: NODE_EXPORTER} if of_epel else {}),
+    }
+
+
 HOST_PART = HostPart(
-    "monitoring_exporters",
+    NAME,
     "monitoring",
     lambda machine, wish, system, stack, log: choose(machine, wish, system, stack.get("driver"), log),
     useless={
@@ -244,5 +260,6 @@ HOST_PART = HostPart(
             _JETSON,
         )
     },
+    sources=_sources,
     cards=False,
 )
