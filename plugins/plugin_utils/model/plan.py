@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Card
     from ansible_collections.gpuwright.node.plugins.module_utils.index import PackageExchange, PackageInstall
-    from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverState, Proof
+    from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverState
 
     from .stack import CardName, Refusal, Stack, Why
 
@@ -299,7 +299,6 @@ class Plan(TypedDict):
     checks: list[Check]
     verdict: str
     why_not: str | None
-    proof: Proof | None
     stack_digest: str | None
     facts_summary: FactsSummary
     cards: list[Card]

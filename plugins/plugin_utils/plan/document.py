@@ -75,7 +75,6 @@ def base(facts: Facts, request: Request, wish: Wish | None = None) -> Plan:
         "checks": [],
         "verdict": "incomplete",
         "why_not": None,
-        "proof": facts["proof"],
         "stack_digest": None,
         "facts_summary": summary(facts),
         "cards": cards(facts),

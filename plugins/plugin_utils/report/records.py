@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ..model.report import Failure, Record
 
 #: Parts of a plan that only its reader wants. ``warnings`` are shown by Ansible itself.
-_REPORTED = ("why", "checks", "proof", "cards", "digests", "manages", "facts_summary", "warnings")
+_REPORTED = ("why", "checks", "cards", "digests", "manages", "facts_summary", "warnings")
 #: Where a failure came before the first change.
 BEFORE_ANY_CHANGE = ("preflight", "lock")
 

@@ -29,7 +29,7 @@ def node(daemon_json: Any, *, sealed: bool = False, **docker: Any) -> Any:
     facts = nodes.provisioned(services={"docker.service": {"active": "active", "enabled": "enabled"}})
     facts["containers"]["docker"] |= {"daemon_json": daemon_json, **docker}
     # The first run has begun by then, too.
-    facts["seals"] = {"container_toolkit": {"state": "begun"}}
+    facts["seals"] = {"container_toolkit": {"state": "begun", "stack": None}}
     facts["history"] = {"drivers": [], "failed": [], "files": [DAEMON_JSON] if sealed else []}
     return facts
 

@@ -11,7 +11,8 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.measurements i
 from tests.unit.plan.nodes import bare, smi
 from tests.unit.roles.test_measurements import PYTORCH, measured
 
-DCGM = {"gpu": {"dcgm": {"version": "4.6.0"}}}
+NODE = {"repository": "archive", "adopted": None}
+DCGM = {"gpu": {"dcgm": {"version": "4.6.0"}}, "node": NODE}
 STANDARD = {"validate_profile": "standard"}
 
 
@@ -88,7 +89,7 @@ def test_dcgm_looks_where_it_is_wished_or_there_and_not_at_parted_cards() -> Non
     there = loaded(STANDARD, facts)["diagnostic"]
     assert there == {"level": 2, "required": False, "expected_gpus": 2}
     assert loaded(STANDARD, parted(), {"monitoring_exporters": DCGM})["diagnostic"] is None
-    without = {"monitoring_exporters": {"gpu": {"dcgm": None}}}
+    without = {"monitoring_exporters": {"gpu": {"dcgm": None}, "node": NODE}}
     assert loaded(STANDARD, stack=without)["diagnostic"] is None
 
 
