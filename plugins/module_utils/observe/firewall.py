@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from typing import TYPE_CHECKING, List, Tuple
+from typing import TYPE_CHECKING, List, Optional, Tuple
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base.firewall_marks import MARKS
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     )
 
     #: Network, protocol, ports, and for whom of ours it is.
-    Opened = Tuple[str, FirewallProtocol, str, FirewallOwner | None]
+    Opened = Tuple[str, FirewallProtocol, str, Optional[FirewallOwner]]
 
 FACT = "firewall"
 UFW_SETTINGS, UFW_DEFAULTS = "/etc/ufw/ufw.conf", "/etc/default/ufw"
