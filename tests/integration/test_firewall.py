@@ -11,6 +11,8 @@ from collections.abc import Callable
 
 import pytest
 
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components import COMPONENTS
+
 from .conftest import Node, Run
 from .test_monitoring_exporters import checks, up
 
@@ -51,8 +53,8 @@ def fabric(machine: Node, *networks: str, verb: str = "up", ports: str = "") -> 
 
 
 def changed(run: Run) -> set[str]:
-    """The components that a run changed. All that the role fabric does, the role firewall does for it."""
-    return {change["component"] for change in run.host["changes"]}
+    """The components that a run changed, before it proved them. All that the role fabric does, the role firewall does for it."""
+    return {change["component"] for change in run.host["changes"]} & COMPONENTS.keys()
 
 
 def rules_of_fabric(*networks: str, ports: str = "1024:65535") -> list[str]:
