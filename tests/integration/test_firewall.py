@@ -20,7 +20,10 @@ pytestmark = [pytest.mark.sim, pytest.mark.soak(part="driver")]
 
 _AWAY, _AWAY6 = "198.51.100.0/24", "2001:db8::/32"
 _NODES, _NODES6 = "10.99.0.0/24", "fd00:99::/64"
-_KEPT = "grep -h tuple /etc/ufw/user.rules /etc/ufw/user6.rules | grep comment=677075777269676874 | awk '{print $9, $6}' | sort"
+_KEPT = (
+    "grep -h tuple /etc/ufw/user.rules /etc/ufw/user6.rules | grep -E 'comment=677075777269676874( |$)'"
+    " | awk '{print $9, $6}' | sort"
+)
 _FABRIC = (
     "grep -h tuple /etc/ufw/user.rules /etc/ufw/user6.rules | grep comment=6770757772696768742d666162726963"
     " | awk '{print $9, $5, $6}' | sort"
