@@ -248,7 +248,7 @@ def test_a_wrong_sum_is_seen(broken: Any) -> None:
 
 
 def test_ranks_that_learn_apart_are_seen(broken: Any) -> None:
-    right = "model = torch.nn.parallel.DistributedDataParallel(model, device_ids=[rank] if on_card else None)"
+    right = "model = torch.nn.parallel.DistributedDataParallel(model, device_ids=[local] if on_card else None)"
     broken("ranks", right, "pass")
     _answer, found = together("ddp")
     assert "differ between the ranks" in str(found["train.ddp"]["reason"])
