@@ -11,7 +11,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import A
 
 from ..health import load_figures
 from ..model import sections
-from ..resolver.part import CUDA_SOURCE
+from ..resolver.part import CUDA_SOURCE, OF_DCGM
 from ..resolver.parts import from_source
 from ..rules import load_rules
 from ..wish.reading import is_yes
@@ -195,4 +195,4 @@ def _has_dcgm(context: Context) -> bool:
 
 
 def _wishes_dcgm(context: Context) -> bool:
-    return "DCGM" in from_source(context.stack, CUDA_SOURCE)
+    return OF_DCGM in from_source(context.stack, CUDA_SOURCE)

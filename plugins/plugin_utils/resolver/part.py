@@ -26,6 +26,8 @@ Shape = Mapping[str, object]
 CUDA_SOURCE = "nvidia-cuda"
 TOOLKIT_SOURCE = "nvidia-container-toolkit"
 EPEL = "epel"
+#: What a part has of the CUDA repository where it brings DCGM: said to a person, and asked for by who runs its diagnostic.
+OF_DCGM = "DCGM"
 #: Sources of CUDA toolkits other than that repository: a file of NVIDIA's each, and the distribution's archive.
 RUNFILE, DISTRO = "runfile", "distro"
 #: The source of a library that is a tar archive for each toolkit.

@@ -17,7 +17,7 @@ from tests.unit.prove.conftest import FIXTURES
 from tests.unit.prove.test_load_judge import Parsed, changed, judge, loud
 
 MACHINES = list(csv.DictReader((FIXTURES / "healthy_cards.csv").read_text(encoding="utf-8").splitlines()))
-#: What the issue of each check is held against: machines without an alarm, and faults with their check and what a person does.
+#: What the proof is held against at least: machines without an alarm, and faults with their check and what a person does.
 LEAST_MACHINES, LEAST_FAULTS = 40, 60
 
 

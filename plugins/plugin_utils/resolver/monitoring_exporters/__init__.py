@@ -16,7 +16,7 @@ from ...wish.monitoring_exporters import ANY, DCGM, FIREWALL, SMI, MonitoringSet
 from .. import firewall, listeners
 from ..log import DESIGN, Entry, Log, Unresolved, conflict
 from ..machine import Machine
-from ..part import CUDA_SOURCE, EPEL, HostPart
+from ..part import CUDA_SOURCE, EPEL, OF_DCGM, HostPart
 from . import dcgm
 
 if TYPE_CHECKING:
@@ -244,7 +244,7 @@ def _sources(exporters: MonitoringExporters) -> Mapping[str, str]:
     node = exporters["node"]
     of_epel = node["repository"] == EPEL and not node["adopted"]
     return {
-        **({CUDA_SOURCE: "DCGM"} if exporters["gpu"] and exporters["gpu"]["dcgm"] else {}),
+        **({CUDA_SOURCE: OF_DCGM} if exporters["gpu"] and exporters["gpu"]["dcgm"] else {}),
         **({EPEL: NODE_EXPORTER} if of_epel else {}),
     }
 
