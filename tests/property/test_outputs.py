@@ -502,6 +502,8 @@ def test_no_parser_lingers_over_very_many_blanks(name: str) -> None:
     for output, blank in itertools.product(RIGHT[name], (" ", "\n", "\t\n")):
         for at in _places(output):
             _read_in_time(PARSERS[name], output[:at] + blank * MANY + output[at:], f"{MANY} times {blank!r} at {at}")
+    # What costs little for one line may cost much for as many as there can be.
+    _read_in_time(PARSERS[name], RIGHT[name][0] + "\n" * MOST_CHARACTERS, f"{MOST_CHARACTERS} empty lines")
 
 
 def _places(output: str) -> list[int]:

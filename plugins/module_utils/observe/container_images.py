@@ -67,7 +67,7 @@ def _docker(host: Host) -> Iterable[str] | None:
 
 def parse_docker(text: str) -> Iterator[str]:
     """The images of a list of names, tags and digests: each by its tag, and by its digest where it has one."""
-    for line in text.splitlines():
+    for line in dict.fromkeys(text.splitlines()):  # the same line says nothing new
         name, _tab, rest = line.partition("\t")
         tag, _tab, digest = rest.partition("\t")
         for written in (f"{name}:{tag}" if tag != _NONE else "", f"{name}@{digest}"):

@@ -258,19 +258,20 @@ def parse_deb822(text: str, path: str) -> list[PackageSource]:
     """Sources of the stanza format (sources.list(5), "DEB822-STYLE FORMAT"). A key inside the file is "inline"."""
     sources: list[PackageSource] = []
     for stanza in re.split(r"\n[ \t]*\n", text):
-        fields: dict[str, str] = {}
+        written: dict[str, list[str]] = {}
         last = None
         for line in stanza.splitlines():
             if line.startswith("#"):
                 continue
             if line[:1] in (" ", "\t"):
                 if last:
-                    fields[last] += "\n" + line.strip()
+                    written[last].append(line.strip())
                 continue
             name, colon, value = line.partition(":")
             if colon:
                 last = name.strip().lower()
-                fields[last] = value.strip()
+                written[last] = [value.strip()]
+        fields = {name: "\n".join(lines) for name, lines in written.items()}
         if not fields.get("uris"):
             continue
         signed = fields.get("signed-by") or None

@@ -157,7 +157,9 @@ def keyring(data: bytes) -> bytes:
 
 def _taken_apart(data: bytes) -> tuple[list[str], bytes]:
     """Fingerprints of the primary keys, and the keyring. Raises KeyFileError for a packet that no public key has."""
-    found, kept, of_picture = [], b"", False
+    found: list[str] = []
+    kept: list[bytes] = []
+    of_picture = False
     for kind, body in packets(binary(data)):
         if kind in (_MARK, _NOTE, _FILLING):
             continue
@@ -172,10 +174,10 @@ def _taken_apart(data: bytes) -> tuple[list[str], bytes]:
         # The signatures behind a picture are of it.
         of_picture = kind == _PICTURE or (of_picture and kind == _SIGNATURE)
         if not of_picture:
-            kept += _packet(kind, body)
+            kept.append(_packet(kind, body))
     if not found:
         raise KeyFileError("the file holds no public key")
-    return found, kept
+    return found, b"".join(kept)
 
 
 def _packet(kind: int, body: bytes) -> bytes:

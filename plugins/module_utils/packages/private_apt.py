@@ -42,6 +42,10 @@ _PREFERENCE_PARTS = "/etc/apt/preferences.d"
 _STATUS = "/var/lib/dpkg/status"
 _NETRC = "/etc/apt/auth.conf"
 _OF_STATUS = re.compile(r"/\S*/status$")
+# The lines of `apt-cache policy` that count.
+_OF_POLICY = re.compile(
+    r"(?P<package>\S+):$|  Candidate: (?P<candidate>\S+)| (?:\*\*\*|   ) (?P<version>\S+) -?\d+|\s{8,}-?\d+ (?P<origin>\S+)"
+)
 # Of a package that dpkg did not bring to its end, and what a package says of others.
 _UNFINISHED = re.compile(
     r"^(Status: \S+) \S+ (?:unpacked|half-installed|half-configured|triggers-awaited|triggers-pending)$", re.MULTILINE
@@ -122,20 +126,17 @@ def parse_policy(text: str) -> dict[str, PackageVersions]:
     entry: PackageVersions = {"candidate": None, "versions": []}
     version = None
     for line in text.splitlines():
-        if re.match(r"^\S+:$", line):
-            entry = found[line[:-1]] = {"candidate": None, "versions": []}
+        says = _OF_POLICY.match(line)
+        if not says:
+            continue
+        if says["package"]:
+            entry = found[says["package"]] = {"candidate": None, "versions": []}
             version = None
-            continue
-        candidate = re.match(r"^  Candidate: (\S+)", line)
-        if candidate:
-            entry["candidate"] = None if candidate.group(1) == "(none)" else candidate.group(1)
-            continue
-        row = re.match(r"^ (?:\*\*\*|   ) (\S+) -?\d+", line)
-        if row:
-            version = row.group(1)
-            continue
-        origin = re.match(r"^\s{8,}-?\d+ (\S+)", line)
-        if origin and version and not _OF_STATUS.match(origin.group(1)) and version not in entry["versions"]:
+        elif says["candidate"]:
+            entry["candidate"] = None if says["candidate"] == "(none)" else says["candidate"]
+        elif says["version"]:
+            version = says["version"]
+        elif version and not _OF_STATUS.match(says["origin"]) and version not in entry["versions"]:
             entry["versions"].append(version)
     return {name: seen for name, seen in found.items() if seen["candidate"] or seen["versions"]}
 
