@@ -98,18 +98,27 @@ def test_operations_of_training_are_those_that_pytorch_counts() -> None:
     assert space["operations"](layers, width, length, rows) == pytest.approx(counter.get_total_flops(), rel=0.02)
 
 
-def test_the_figure_of_a_product_is_that_of_a_loop_by_hand() -> None:
-    """Other things run on this machine too, so that it can only be about the same here."""
-    answer, _found = alone("tflops", seconds=9)
-    [step] = [each for each in load.steps_of(answer.out) if each["step"] == "tflops" and each["precision"] == "fp32"]
-    size = step["size"]
+def by_hand(size: int, seconds: float) -> float:
+    """10^12 operations a second of a product, by the median of a loop of so many seconds."""
     first, second = torch.randn(size, size), torch.randn(size, size)
-    times = []
-    for _ in range(12):
+    times: list[float] = []
+    while sum(times) < seconds:
         begun = time.perf_counter()
         torch.mm(first, second)
         times.append(time.perf_counter() - begun)
-    assert load.tflops(step) == pytest.approx(2 * size**3 / statistics.median(times) / 1e12, rel=0.7)
+    return 2 * size**3 / statistics.median(times) / 1e12
+
+
+def test_the_figure_of_a_product_is_that_of_a_loop_by_hand() -> None:
+    """Other things run on this machine too: both are measured in turns, and it is only about the same here."""
+    ratios = []
+    for _ in range(3):
+        answer, _found = alone("tflops", seconds=6)
+        [step] = [
+            each for each in load.steps_of(answer.out) if each["step"] == "tflops" and each["precision"] == "fp32"
+        ]
+        ratios.append(load.tflops(step) / by_hand(step["size"], 2))
+    assert 0.6 < statistics.median(ratios) < 1.6, ratios
 
 
 def test_the_directory_of_the_ranks_goes(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
