@@ -2,8 +2,9 @@
 
     python -m benchmarks.fio_by_hand [--directory DIR] [--profile NAME] [--rounds N] [--seconds N] [--size SIZE] [--check] [--json]
 
-By hand it is the line of the profile, typed here once more and read with nothing but Python's JSON. Both sides lay out files in a directory
-of their own and remove them, every second round begins with the other side, and a run that does not end with 0 ends it all.
+By hand it is the line of the profile, typed here once more and read with nothing but Python's JSON. In each round it runs twice: held
+against itself it tells how much of a ratio is the noise of the disk. Each run lays out files in a directory of its own and removes them,
+each round begins with another of the three, and a run that does not end with 0 ends it all.
 """
 
 from __future__ import annotations
@@ -94,20 +95,22 @@ def main() -> int:
     asked = parser.parse_args()
     if shutil.which("fio") is None:
         raise SystemExit("fio_by_hand: fio is not installed")
-    sides = {"hand": by_hand, "ours": by_module}
+    sides = {"hand": by_hand, "ours": by_module, "hand again": by_hand}
     figures: dict[str, list[float]] = {name: [] for name in sides}
     for turn in range(asked.rounds):
-        for name in list(sides)[:: -1 if turn % 2 else 1]:
+        for name in (list(sides) * 2)[turn % 3 : turn % 3 + 3]:
             figures[name].append(sides[name](asked.profile, asked.directory, asked.seconds, asked.size))
     found = compared(figures["hand"], figures["ours"])
+    noise = compared(figures["hand"], figures["hand again"])
     if asked.json:
-        print(json.dumps({"profile": asked.profile, **found}, indent=1))
+        print(json.dumps({"profile": asked.profile, **found, "by hand against itself": noise["ratio"]}, indent=1))
     else:
         unit = LINES[asked.profile][3]
-        print(
-            f"{asked.profile}: by hand {found['by hand']:,.0f}, module {found['module']:,.0f} {unit}, {found['ratio']:.3f} x"
-        )
-        print(f"single rounds {found['least of a round']:.3f} to {found['most of a round']:.3f} x")
+        print(f"{asked.profile}: by hand {found['by hand']:,.0f}, module {found['module']:,.0f} {unit}")
+        for name, one in (("module", found), ("by hand against itself", noise)):
+            print(
+                f"{name}: {one['ratio']:.3f} x, single rounds {one['least of a round']:.3f} to {one['most of a round']:.3f} x"
+            )
     return 1 if asked.check and not LEAST <= found["ratio"] <= MOST else 0
 
 
