@@ -236,7 +236,7 @@ def _soak_machines(session: nox.Session) -> None:
 
 
 def _soak_lines(session: nox.Session) -> None:
-    """The other line of ansible-core, the other scenarios of molecule, the properties on examples that are drawn anew, Debian's archive."""
+    """The other line of ansible-core, and the other scenarios of molecule."""
     home = _newest_environment(session)
     newest = {"PATH": f"{home / 'bin'}{os.pathsep}{os.environ['PATH']}", "GPUWRIGHT_ANSIBLE_CORE": NEWEST_LINE}
     session.log(f"on ansible-core {NEWEST_LINE}")
@@ -245,6 +245,10 @@ def _soak_lines(session: nox.Session) -> None:
     session.run(str(home / "bin/pytest"), "-q", "-m", "not sim", *_WORKERS, *UNITS, env=newest)
     session.log("on this environment's ansible-core")
     session.run("tests/molecule.sh", "alternative", "distro")
+
+
+def _soak_figures(session: nox.Session) -> None:
+    """The properties on examples that are drawn anew; Debian's archive, PyTorch and ptxas, which ours is held against."""
     more = {"GPUWRIGHT_PROPERTY_EXAMPLES": PROPERTY_EXAMPLES, "GPUWRIGHT_FUZZ_SECONDS": FUZZ_SECONDS}
     session.run("pytest", "-q", *_WORKERS, "tests/property", env=more)
     world(session)
@@ -256,8 +260,11 @@ def _soak_lines(session: nox.Session) -> None:
 SOAK: dict[str, Callable[[nox.Session], None]] = {
     "machines": _soak_machines,
     "driver": _soak_nodes("driver"),
+    "services": _soak_nodes("services"),
     "systems": _soak_nodes("systems"),
+    "rocky": _soak_nodes("rocky"),
     "lines": _soak_lines,
+    "figures": _soak_figures,
     "environments": _soak_nodes("environments"),
 }
 

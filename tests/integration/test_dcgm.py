@@ -10,7 +10,7 @@ import pytest
 from .conftest import Node, Run
 from .test_monitoring_exporters import _SECURED, certificate, checks, listens, page
 
-pytestmark = [pytest.mark.sim, pytest.mark.soak(part="driver")]
+pytestmark = [pytest.mark.sim, pytest.mark.soak(part="services")]
 
 _UNIT, _ENGINE = "nvidia-dcgm-exporter.service", "nvidia-dcgm.service"
 _DROP_IN = f"/etc/systemd/system/{_UNIT}.d/gpuwright.conf"

@@ -9,7 +9,7 @@ import pytest
 
 from .conftest import Node
 
-pytestmark = [pytest.mark.sim, pytest.mark.soak(part="systems")]
+pytestmark = [pytest.mark.sim, pytest.mark.soak(part="rocky")]
 
 _WISH = ("--want", "driver", "--want", "container-toolkit", "--want", "container-engine-source=docker")
 _PACKAGES = {

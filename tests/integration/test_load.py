@@ -8,7 +8,7 @@ import pytest
 
 from .conftest import Node, Run
 
-pytestmark = [pytest.mark.sim, pytest.mark.soak(part="driver")]
+pytestmark = [pytest.mark.sim, pytest.mark.soak(part="services")]
 
 #: A burn-in of seconds, of which the driver's own load has two thirds; the disk and DCGM have tests of their own.
 _SHORT = ("--profile=burn-in", "-e", "validate_seconds=18", "-e", "validate_storage=false")

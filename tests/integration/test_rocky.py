@@ -10,7 +10,7 @@ import pytest
 from . import snapshot
 from .conftest import Node, Run, gpuwright
 
-pytestmark = [pytest.mark.sim, pytest.mark.soak(part="systems")]
+pytestmark = [pytest.mark.sim, pytest.mark.soak(part="rocky")]
 
 OLDER, NEWER = "580.126.20", "580.178.04"
 _OTHERS = ("--want", "cuda=13.0", "--want", "container-toolkit")

@@ -8,7 +8,7 @@ import pytest
 
 from .conftest import Node
 
-pytestmark = [pytest.mark.sim, pytest.mark.soak(part="systems")]
+pytestmark = [pytest.mark.sim, pytest.mark.soak(part="rocky")]
 
 VERSION, OLDER = "580.178.04", "580.126.20"
 _DRIVER = ("--want", "driver")

@@ -9,7 +9,7 @@ import pytest
 from . import snapshot
 from .conftest import Node
 
-pytestmark = [pytest.mark.sim, pytest.mark.soak(part="systems")]
+pytestmark = [pytest.mark.sim, pytest.mark.soak(part="rocky")]
 
 OLDER, NEWER = "580.126.20", "580.178.04"
 _FILE, _SETTINGS, _OWN = "/etc/yum.repos.d/foreign.repo", "/etc/dnf/dnf.conf", "/etc/yum.repos.d/rocky.repo"

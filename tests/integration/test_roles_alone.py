@@ -66,7 +66,7 @@ class Use:
 #: A package manager and the scenario of a node that has it.
 SYSTEMS = [
     pytest.param(("apt", "two-h100"), id="apt"),
-    pytest.param(("dnf", "rocky"), id="dnf", marks=pytest.mark.soak(part="systems")),
+    pytest.param(("dnf", "rocky"), id="dnf", marks=pytest.mark.soak(part="rocky")),
 ]
 
 
@@ -275,7 +275,7 @@ def test_the_roles_and_the_module_of_the_readme_work_as_it_shows_them(machine: M
         machine.run(shown)
 
 
-@pytest.mark.soak(part="systems")
+@pytest.mark.soak(part="rocky")
 def test_roles_leave_a_machine_without_cards_as_it_is_and_say_so(
     make_node: Callable[..., Node], controller: Controller
 ) -> None:

@@ -13,7 +13,7 @@ from tests.sim import repository, runfile, settings
 from .conftest import Node
 from .leftovers import leftovers
 
-pytestmark = [pytest.mark.sim, pytest.mark.soak(part="driver")]
+pytestmark = [pytest.mark.sim, pytest.mark.soak(part="systems")]
 
 _DRIVERS = {"11.8.0": "520.61.05", "12.2.0": "535.54.03", "12.2.2": "535.104.05"}
 #: What dnf and rpm note down of what came and went.

@@ -18,7 +18,7 @@ from tests.sim.engine import docker
 from .conftest import Node, Run, bare_clone
 from .leftovers import leftovers
 
-pytestmark = [pytest.mark.sim, pytest.mark.soak(part="driver")]
+pytestmark = [pytest.mark.sim, pytest.mark.soak(part="systems")]
 
 #: What dnf and rpm note down of what came and went.
 _OF_DNF = ("/var/cache/dnf/", "/var/lib/dnf/", "/var/lib/rpm/rpmdb.sqlite")

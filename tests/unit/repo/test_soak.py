@@ -48,10 +48,10 @@ def test_the_table_for_contributors_lists_every_part_in_its_order() -> None:
     assert table == [(str(number), name) for number, name in enumerate(parts(), 1)]
 
 
-def test_what_is_said_of_debian_is_held_against_its_archive_in_the_part_lines() -> None:
-    (body,) = re.findall(r"^def _soak_lines\(.*?(?=^\S)", (ROOT / "noxfile.py").read_text(), re.MULTILINE | re.DOTALL)
+def test_what_is_said_of_debian_is_held_against_its_archive_in_the_part_figures() -> None:
+    (body,) = re.findall(r"^def _soak_figures\(.*?(?=^\S)", (ROOT / "noxfile.py").read_text(), re.MULTILINE | re.DOTALL)
     assert "    world(session)\n" in body
-    (row,) = re.findall(r"^\|.*\| lines \|.*$", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE)
+    (row,) = re.findall(r"^\|.*\| figures \|.*$", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE)
     assert "`make world`" in row
     assert "    measured(session)\n" in body
     assert "`make measured`" in row
@@ -65,7 +65,7 @@ def test_the_line_of_ansible_core_is_one_that_is_supported() -> None:
 
 
 def test_the_units_run_on_the_line_of_ansible_core_that_is_asked_for() -> None:
-    """Part 4 asks for the newest. A program that was looked for elsewhere would test the ordinary one twice."""
+    """The part `lines` asks for the newest. A program that was looked for elsewhere would test the ordinary one twice."""
     here = version("ansible-core")
     asked = os.environ.get("GPUWRIGHT_ANSIBLE_CORE", here)
     assert f"{here}.".startswith(f"{asked}."), f"asked for {asked}, run by {sys.executable}"
