@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.measure import kern
 from ansible_collections.gpuwright.node.plugins.plugin_utils import gate
 from ansible_collections.gpuwright.node.plugins.plugin_utils.health import judge_kernel_log
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
+from tests.unit.quick import quickly
 
 from .conftest import log_answer
 
@@ -302,9 +303,7 @@ SLOW = [
 
 def test_a_log_of_megabytes_is_read_within_a_second() -> None:
     for line in ("NVRM: Xid (PCI:" * 130, "NVRM: GPU " + "PCI:" * 400, FAULT + "x" * 1900, "SXid (" * 300, *SLOW):
-        started = time.process_time()
-        kernel_log.events([line] * 20_000)
-        assert time.process_time() - started < 1, line[:20]
+        quickly(partial(kernel_log.events, [line] * 20_000), what=line[:20])
 
 
 def test_the_real_logs_are_read(samples: Callable[[str], list[Path]]) -> None:
