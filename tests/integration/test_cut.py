@@ -77,6 +77,7 @@ def test_cut_off_between_the_blacklist_and_the_initramfs(proven: Proven) -> None
     proven.put_back(machine)
 
 
+@pytest.mark.soak(part="environments")
 def test_cut_off_between_the_configuration_of_docker_and_its_restart(proven: Proven) -> None:
     machine = proven.take()
     machine.shell("rm /etc/docker/daemon.json; systemctl restart docker.service")
@@ -95,6 +96,7 @@ def test_cut_off_between_the_configuration_of_docker_and_its_restart(proven: Pro
     proven.put_back(machine)
 
 
+@pytest.mark.soak(part="environments")
 def test_cut_off_while_an_environment_is_built(proven: Proven) -> None:
     machine = proven.take()
     environment = "/opt/gpuwright/pytorch"

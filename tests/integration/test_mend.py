@@ -93,7 +93,22 @@ DAMAGES = {
 }
 
 
-@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+#: What is mended in the soak: of containers and of environments `make test` has one damage each.
+_IN_SOAK = {
+    "an edited configuration",
+    "a stopped service",
+    "an environment without its files",
+    "an environment that users cannot enter",
+}
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pytest.param(damage, id=name, marks=[pytest.mark.soak(part="environments")] if name in _IN_SOAK else [])
+        for name, damage in DAMAGES.items()
+    ],
+)
 def test_what_is_broken_by_hand_is_named_and_mended_alone(proven: Proven, damage: Damage) -> None:
     machine = proven.take()
     machine.shell(damage.command)
@@ -159,6 +174,7 @@ def test_a_source_of_somebody_else_that_does_not_answer_stops_nobody(proven: Pro
     proven.put_back(machine)
 
 
+@pytest.mark.soak(part="environments")
 def test_an_environment_that_a_proof_could_not_import_from_is_built_anew(proven: Proven) -> None:
     machine = proven.take()
     # All that was installed is there; what came besides is in the way of it.
@@ -176,6 +192,7 @@ def test_an_environment_that_a_proof_could_not_import_from_is_built_anew(proven:
     proven.put_back(machine)
 
 
+@pytest.mark.soak(part="environments")
 def test_a_file_deep_in_an_environment_is_seen_by_validate(proven: Proven) -> None:
     machine = proven.take()
     machine.shell("cd /opt/gpuwright/pytorch/lib/python3*/site-packages/torch && echo >> _build.py")
