@@ -275,7 +275,9 @@ class History(_History, total=False):
     states: list[DriverState]
     """Drivers that worked, newest first"""
     brought: list[str]
-    """Packages that gpuwright brought"""
+    """Packages that calls of gpuwright brought, as the package manager's log says"""
+    unproven: list[str]
+    """Packages of which nobody can say whether gpuwright brought them; they stay"""
     files: list[str]
     """Files that gpuwright wrote and that are there"""
     environments: list[str]

@@ -697,7 +697,12 @@ facts:
           type: list
           elements: dict
         brought:
-          description: "Packages that gpuwright brought."
+          description: "Packages that calls of gpuwright brought, as the package manager's log says."
+          returned: where it applies
+          type: list
+          elements: str
+        unproven:
+          description: "Packages of which nobody can say whether gpuwright brought them; they stay."
           returned: where it applies
           type: list
           elements: str

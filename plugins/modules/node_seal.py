@@ -50,10 +50,6 @@ options:
         cut off. The lock is given back at once.
     type: bool
     default: false
-  brings:
-    description: Packages that the role used alone is about to install, version by name; for O(alone=true). Taking back knows them by this.
-    type: dict
-    default: {}
   takes_over:
     description: Owner of a run that is known to be dead; its lock is replaced.
     type: str
@@ -158,7 +154,6 @@ class Options(TypedDict):
     remember: DriverState | None
     gave_way: FailedDriver | None
     alone: bool
-    brings: dict[str, str]
     takes_over: str | None
     failed: bool
     user: bool
@@ -222,8 +217,7 @@ def start(host: Host, given: Options, check: bool) -> tuple[list[str], list[str]
     drop_dead_lock(host, given["takes_over"], check)
     written = begin(host, given["seals"], given["owner"], given["lock_seconds"], check, given["alone"])
     if not check and not host.of_user:
-        brings = given["brings"] if given["alone"] else None
-        history_writer.begin(host, given["remember"], packages.installed(host), given["gave_way"], brings)
+        history_writer.begin(host, given["remember"], given["gave_way"], given["alone"])
     removed = [] if host.of_user else resume.drop(host, check)
     if given["alone"]:
         removed += release(host, given["owner"], check)
@@ -291,7 +285,6 @@ def main() -> None:
             "remember": {"type": "dict"},
             "gave_way": {"type": "dict"},
             "alone": {"type": "bool", "default": False},
-            "brings": {"type": "dict", "default": {}},
             "takes_over": {"type": "str"},
             "failed": {"type": "bool", "default": False},
             "user": {"type": "bool", "default": False},
@@ -313,7 +306,7 @@ def main() -> None:
         elif given["state"] == "sealed":
             written = seal(host, given["seals"], module.check_mode)
             if not module.check_mode and not host.of_user:
-                history_writer.end(host, packages.installed(host))
+                history_writer.end(host)
         elif given["state"] == "proven":
             written = prove(host, given["proof"], module.check_mode)
         elif given["state"] == "removed":

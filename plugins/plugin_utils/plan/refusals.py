@@ -42,6 +42,9 @@ def of_plan(
         refused = of_privileges(context, request)
         if refused:
             return refused  # what else would stop the run is seen truly only as root
+    unknown = _of_unknown_packages(plan, context, request)
+    if unknown:
+        return unknown  # nothing else that is told of packages is true
     floors = list(security_floors.out_of_reach(context, request, index))
     told = {name for each in missing for name in each.demand.packages}
     if floors:  # what the index lacks of them is told once, by the floor
@@ -104,6 +107,18 @@ def of_privileges(context: Context, request: Request) -> list[Refusal]:
             "run with sudo, or give -K; in an inventory set ansible_become: true; or, for environments of your own, give --user",
         )
     ]
+
+
+def _of_unknown_packages(plan: Plan, context: Context, request: Request) -> list[Refusal]:
+    """Nobody knows which packages are there: neither what is to be done nor whose they are. What the package manager began is finished
+    all the same, by a role that does nothing else.
+    """
+    why = context.facts["unknown"].get("packages.installed")
+    changes = [name for name in plan["components"] if name in COMPONENTS and not COMPONENTS[name].mends]
+    if not why or not changes or request.user:
+        return []
+    remedy = "see why the package manager does not answer (rpm --rebuilddb mends a damaged database), then run again"
+    return [refusal("packages-unknown", f"nobody knows which packages are installed: {why}", remedy)]
 
 
 def _of_newer_seal(context: Context) -> list[Refusal]:

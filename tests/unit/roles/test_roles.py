@@ -215,7 +215,8 @@ def _changes_packages(task: dict[str, Any], variables: dict[str, Any]) -> bool:
     """Whether a task calls apt or dpkg to change what is installed."""
     if "ansible.builtin.apt" in task:
         return True
-    argv = str((task.get("ansible.builtin.command") or {}).get("argv"))
+    module = task.get("ansible.builtin.command") or task.get("gpuwright.node.package_transaction") or {}
+    argv = str(module.get("argv"))
     words = argv + "".join(str(variables[name]) for name in re.findall(r"\b__\w+\b", argv) if name in variables)
     changes = re.search(r"'(?:install|purge|remove|--configure)'", words)
     return bool(changes and re.search(r"'(?:apt-get|dpkg)'", words)) and task.get("changed_when") is not False
