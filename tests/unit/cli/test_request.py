@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gpuwright import paths, request
+from gpuwright import paths, privilege, request
 from gpuwright.errors import BadInput, Refused
 from gpuwright.parser import parse
 from gpuwright.privilege import Privilege, decide
@@ -212,6 +212,25 @@ def test_root_needs_no_sudo() -> None:
 
 def test_a_free_sudo_is_used() -> None:
     assert decide(local=True, needed=True, ask=False, world=world_of(1000, sudo=True)).become
+
+
+@pytest.mark.parametrize(
+    ("sudo", "free"),
+    [
+        ("exit 0", True),
+        ('case "$1$2" in -k-n) exit 1;; esac', False),  # a password that was given at this terminal lately
+        ("exit 1", False),
+    ],
+)
+def test_a_password_that_sudo_was_given_lately_is_none_that_it_does_not_need(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sudo: str, free: bool
+) -> None:
+    program = tmp_path / "sudo"
+    program.write_text(f'#!/bin/sh\ntest "$*" = -k && touch {tmp_path}/forgotten\n{sudo}\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    assert privilege.sudo_needs_no_password() is free
+    assert not (tmp_path / "forgotten").exists(), "the person's own sudo still knows it"
 
 
 def test_a_password_is_asked_for_when_wished() -> None:

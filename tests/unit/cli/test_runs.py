@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -131,6 +132,23 @@ def test_a_run_that_may_still_be_at_work_stays(folder: Path) -> None:
     make(folder, "20261119T100000Z-1", verdict=None)
     make(folder, "20261118T100000Z-1", 2, verdict=None)
     assert [run.name for run in runs.prune(keep=1)] == ["20261118T100000Z-1"]
+
+
+def test_a_run_that_another_prune_took_meanwhile_is_in_nobodys_way(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        make(folder, f"2026112{number}T100000Z-1")
+    read = runs._read
+
+    def read_and_lost(path: Path) -> runs.Run:
+        run = read(path)
+        if path.name.startswith(("20261120", "20261122")):
+            shutil.rmtree(path)
+        return run
+
+    monkeypatch.setattr(runs, "_read", read_and_lost)
+    assert [run.name for run in runs.prune(keep=0)] == ["20261121T100000Z-1"]
 
 
 REFUSED = event(
