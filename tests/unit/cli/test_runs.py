@@ -170,6 +170,17 @@ def test_a_run_that_was_refused_before_the_first_host_is_no_run(
     assert not runs.directory().is_dir() or list(runs.directory().iterdir()) == []
 
 
+def test_what_is_refused_before_the_run_leaves_an_earlier_report_and_makes_none(
+    gpuwright: Callable[..., Done], tmp_path: Path
+) -> None:
+    earlier = paths.make_run_directory(tmp_path / "mine")
+    (earlier / "report.json").write_text("{}")
+    for name in ("mine", "new"):
+        assert gpuwright("plan", "--report", str(tmp_path / name), "--vault-password-file", "absent").code == 2
+    assert (earlier / "report.json").is_file()
+    assert not (tmp_path / "new").exists()
+
+
 def test_a_folder_that_was_asked_for_or_has_more_in_it_stays(
     gpuwright: Callable[..., Done], ansible: FakeAnsible, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
