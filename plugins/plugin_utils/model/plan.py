@@ -285,6 +285,8 @@ class Plan(TypedDict):
     begin: dict[str, Mark]
     remember: DriverState | None
     way_back: bool
+    failing: list[str] | None
+    """Checks that did not pass before the driver changed; None where nobody knows"""
     restore: Restore | None
     exchange: PackageExchange | None
     brings: Brings | None
