@@ -123,19 +123,6 @@ def test_a_workstation_reads_what_helps_with_a_black_screen_only_before_a_boot()
     assert plan(nodes.provisioned(display=screen))["rescue"] == []
 
 
-def test_nothing_is_changed_where_nobody_knows_which_packages_are_there() -> None:
-    """glibc and openssh would count as ours, and somebody else's driver as none."""
-    silent = {"packages.installed": "rpm did not answer within 20 s"}
-    facts = nodes.bare(unknown=silent)
-    (told,) = plan(facts, verb="up")["refusals"]
-    assert told["rule"] == "packages-unknown"
-    assert "rpm did not answer within 20 s" in told["text"]
-    broken: Any = {"interrupted": True, "interrupted_detail": "rpm's database does not answer"}
-    mended = nodes.merged(proven(nodes.provisioned()), {"unknown": silent, "packages": broken})
-    alone = plan(mended, verb="up", only=["repair"])
-    assert (alone["components"], alone["refusals"]) == (["repair"], [])
-
-
 def test_a_plan_whose_packages_bring_another_kernel_is_refused() -> None:
     drafted = make_draft(nodes.bare(), wish(), load_rules(), request())
     assert isinstance(drafted, Draft)
