@@ -17,16 +17,18 @@ options:
     description:
       - C(begun) takes the lock, puts a mark in place of the seals of the components in O(seals), and calls off what an earlier run
         left to go on after the next boot.
+      - C(left) completes the marks of a role that was used alone and has ended, of the components in O(seals), with what it wrote.
       - C(sealed) writes O(seals) with the values that the node really has.
       - C(proven) writes the record of the proof.
       - C(released) gives the lock back.
       - C(removed) removes every record of gpuwright on the node, and gives the lock back.
     type: str
     required: true
-    choices: [begun, sealed, proven, released, removed]
+    choices: [begun, left, sealed, proven, released, removed]
   seals:
     description:
-      - Components to seal, each with C(digest), C(stack), C(gpus) and C(manages); for O(state=begun) C(stack) and C(gpus) are enough.
+      - Components to seal, each with C(digest), C(stack), C(gpus) and C(manages); O(state=begun) needs no C(digest), and O(state=left) the
+        names alone.
       - C(manages) holds lists of C(files), C(light_files), C(packages), C(services) and C(environments).
     type: dict
     default: {}
@@ -207,7 +209,7 @@ def begin(
         except seals.SealError:
             present = None
         sealing.write_object(
-            host, seals.path_of(component, host.places), sealing.begun(component, given, present, alone)
+            host, seals.path_of(component, host.places), sealing.begun(host, component, given, present, alone)
         )
     return ([host.places.lock] if new else []) + named
 
@@ -222,6 +224,19 @@ def start(host: Host, given: Options, check: bool) -> tuple[list[str], list[str]
     if given["alone"]:
         removed += release(host, given["owner"], check)
     return written, removed
+
+
+def leave(host: Host, wanted: dict[str, sealing.Wanted], check: bool) -> list[str]:
+    """Complete the marks of a role that was used alone; their paths."""
+    written = []
+    for component in sorted(wanted):
+        mark = seals.read(host, component)
+        if mark is None or not mark.get("alone"):
+            continue
+        written.append(seals.path_of(component, host.places))
+        if not check:
+            sealing.write_object(host, written[-1], sealing.left(host, mark))
+    return written
 
 
 def _same(old: seals.Record | None, new: seals.Record) -> bool:
@@ -278,7 +293,11 @@ def main() -> None:
     """Read the options, do the one thing, answer."""
     module = AnsibleModule(
         argument_spec={
-            "state": {"type": "str", "required": True, "choices": ["begun", "sealed", "proven", "released", "removed"]},
+            "state": {
+                "type": "str",
+                "required": True,
+                "choices": ["begun", "left", "sealed", "proven", "released", "removed"],
+            },
             "seals": {"type": "dict", "default": {}},
             "proof": {"type": "dict"},
             "owner": {"type": "str"},
@@ -303,6 +322,8 @@ def main() -> None:
     try:
         if given["state"] == "begun":
             written, removed = start(host, given, module.check_mode)
+        elif given["state"] == "left":
+            written = leave(host, given["seals"], module.check_mode)
         elif given["state"] == "sealed":
             written = seal(host, given["seals"], module.check_mode)
             if not module.check_mode and not host.of_user:

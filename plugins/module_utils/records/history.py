@@ -164,11 +164,11 @@ def observe(host: Host, full: bool = False) -> History | None:
     repairs = () if host.of_user else _REPAIR
     watched = set() if host.of_user else _of_watch(host)
     repaired = {path for pattern in repairs for path in host.glob(pattern) if _OURS in (host.read(path) or "")}
-    sealed = sealed_environments(found)
+    sealed = sealed_environments(host, found)
     # One of another frameworks_path than that of the last wish. What somebody put in its place since then is not ours.
     earlier = {path for path in record["environments"] if host.exists(f"{path}/{paths.ENVIRONMENT_MARK}")}
     copies = () if host.of_user else host.names(paths.PACKAGES)
-    files = sealed_files(found) | set(record["files"]) | repaired | watched
+    files = sealed_files(host, found) | set(record["files"]) | repaired | watched
     return {
         "original": record["original"],
         "failed": record["failed"],
@@ -207,14 +207,31 @@ def _marked(host: Host) -> set[str]:
     return {path.rpartition("/")[0] for path in host.glob(f"{host.places.environments}/*/{paths.ENVIRONMENT_MARK}")}
 
 
-def sealed_files(found: list[seals.Record]) -> set[str]:
-    """Paths of the files that seals name."""
-    return {path for seal in found for path in seal.get("files") or {}}
+def sealed_files(host: Host, found: list[seals.Record]) -> set[str]:
+    """Paths of the files that seals name, and marks in their place: without those that stand there as they did before."""
+    return {
+        path for seal in found for path in seal.get("files") or {} if not _stands(host, path, seal.get("stood") or {})
+    }
 
 
-def sealed_environments(found: list[seals.Record]) -> set[str]:
-    """Paths of the environments that seals name."""
-    return {path for seal in found for path in seal.get("environments") or {}}
+def _stands(host: Host, path: str, stood: Mapping[str, str]) -> bool:
+    """Whether a file is as it was before a run that was to write it; one that cannot be read counts as such, and stays."""
+    if path not in stood:
+        return False
+    try:
+        return seals.digest(host, path) in (stood[path], None)
+    except seals.SealError:
+        return True
+
+
+def sealed_environments(host: Host, found: list[seals.Record]) -> set[str]:
+    """Paths of the environments that seals name, and marks in their place: there with a mark of ours in them alone."""
+    return {
+        path
+        for seal in found
+        for path in seal.get("environments") or {}
+        if not seal.get("begun") or host.exists(f"{path}/{paths.ENVIRONMENT_MARK}")
+    }
 
 
 def same(one: Mapping[str, object], other: Mapping[str, object]) -> bool:

@@ -101,8 +101,8 @@ def end(host: Host) -> None:
     if not record["at_work"]:
         return
     sealed = [seal for seal in seals.read_all(host).values() if isinstance(seal, dict)]
-    record["files"] = sorted(history.sealed_files(sealed) | set(record["files"]))
-    environments = history.sealed_environments(sealed) | set(record["environments"])
+    record["files"] = sorted(history.sealed_files(host, sealed) | set(record["files"]))
+    environments = history.sealed_environments(host, sealed) | set(record["environments"])
     record["environments"] = sorted(path for path in environments if host.exists(path))
     record["at_work"] = False
     _write(host, record)

@@ -26,7 +26,7 @@ def marks(plan: Plan, context: Context, replaced: Mapping[str, str]) -> dict[str
             stack = stack_part(name, context.stack)
             if name == nvidia_driver.NAME and replaced:
                 stack = {**context.stack["driver"], "replaces": replaced}
-            found[name] = {"stack": stack, "gpus": cards_now}
+            found[name] = {"stack": stack, "gpus": cards_now, "manages": plan["manages"][name]}
     return found
 
 

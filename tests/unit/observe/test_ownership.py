@@ -326,3 +326,66 @@ def test_nothing_is_installed_where_rpm_or_dnfs_history_does_not_answer(tree: Tr
     host = tree.host(runner=programs)
     assert history.observe(host, full=True) is None
     assert "history" in host.unknown_facts
+
+
+# Files of a role used alone, and of a run that was cut off
+
+TIMER = "/etc/systemd/system/gpuwright-gpu-log.timer"
+SCRIPT = "/usr/local/libexec/gpuwright/gpu_log.py"
+MANAGES = {"files": [TIMER, SCRIPT], "services": ["gpuwright-gpu-log.timer", "docker.service"], "environments": []}
+
+
+def role(node: Tree, alone: bool = True, **more: Any) -> None:
+    mark = {"stack": {}, "gpus": [], "manages": {**MANAGES, **more}}
+    run_module(node_seal, state="begun", seals={"gpu_log": mark}, owner="me", alone=alone, root=str(node.root))
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_what_a_role_alone_or_a_run_that_was_cut_off_wrote_is_named(node: Tree, alone: bool) -> None:
+    node.file("/usr/lib/systemd/system/docker.service", "somebody else's")
+    role(node, alone)
+    assert (seen(node)["files"], seen(node)["services"]) == ([], ["gpuwright-gpu-log.timer"])
+    node.file(TIMER, "x")
+    node.file(SCRIPT, "x")
+    role(node, alone)
+    assert (seen(node)["files"], seen(node)["services"]) == ([TIMER, SCRIPT], ["gpuwright-gpu-log.timer"])
+
+
+def test_a_file_that_stood_there_is_ours_only_where_it_was_written_over(node: Tree) -> None:
+    node.file(TIMER, "somebody else's")
+    node.file(SCRIPT, "somebody else's")
+    role(node)
+    role(node)
+    assert seen(node)["files"] == []
+    node.file(SCRIPT, "ours")
+    assert seen(node)["files"] == [SCRIPT]
+
+
+def test_what_was_sealed_before_a_role_was_used_alone_is_still_ours(node: Tree) -> None:
+    other = "/etc/systemd/system/gpuwright-watch.timer"
+    for path in (TIMER, other):
+        node.file(path, "ours")
+    sealed = {"component": "gpu_log", "files": {TIMER: {}, other: {}}, "services": {"docker.service": {}}}
+    node.file(seals.path_of("gpu_log"), json.dumps(sealed))
+    role(node)
+    assert seen(node)["files"] == [TIMER, other]
+    assert seen(node)["services"] == ["docker.service", "gpuwright-gpu-log.timer"]
+
+
+def test_environments_that_a_role_alone_made_are_named_where_they_bear_our_mark(node: Tree) -> None:
+    ours, others = "/srv/envs/pytorch", "/srv/envs/jax"
+    node.file(f"{ours}/{paths.ENVIRONMENT_MARK}")
+    node.directory(others)
+    role(node, environments=[ours, others])
+    assert seen(node)["environments"] == [ours]
+
+
+def test_a_role_that_ended_leaves_digests_of_what_it_wrote(node: Tree) -> None:
+    role(node)
+    node.file(TIMER, "x")
+    run_module(node_seal, state="left", seals={"gpu_log": {}}, root=str(node.root))
+    left = seals.read(node.host(), "gpu_log")
+    assert left is not None
+    assert left["files"][TIMER]["sha256"] == seals.file_record(node.host(), TIMER)["sha256"]  # type: ignore[index]
+    assert left["files"][SCRIPT] is None
+    assert left["alone"] is True

@@ -123,6 +123,14 @@ def test_a_workstation_reads_what_helps_with_a_black_screen_only_before_a_boot()
     assert plan(nodes.provisioned(display=screen))["rescue"] == []
 
 
+def test_the_marks_of_what_changes_name_what_it_manages() -> None:
+    made = plan(nodes.bare(), verb="up")
+    assert made["begin"]
+    for name, mark in made["begin"].items():
+        assert mark["manages"] == made["manages"][name]
+    assert any(mark["manages"]["files"] for mark in made["begin"].values())
+
+
 def test_a_plan_whose_packages_bring_another_kernel_is_refused() -> None:
     drafted = make_draft(nodes.bare(), wish(), load_rules(), request())
     assert isinstance(drafted, Draft)

@@ -15,7 +15,13 @@ import yaml
 from ansible.errors import AnsibleActionFail
 
 from ansible_collections.gpuwright.node.plugins.action import plan
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components import COMPONENTS, Context, cuda, frameworks
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components import (
+    COMPONENTS,
+    SEALED,
+    Context,
+    cuda,
+    frameworks,
+)
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.preflight import MANAGERS
 from tests.unit.plan.nodes import bare
 
@@ -171,6 +177,14 @@ def test_a_copy_of_a_file_on_the_node_says_its_mode() -> None:
 
 #: A host whose part failed is judged with those that waited for it, by the action fabric: without an answer it is incomplete.
 JUDGED_TOGETHER = {("fabric_round.yml", "Wait for what it measured")}
+
+
+def test_a_role_used_alone_records_last_what_it_wrote() -> None:
+    """There is no seal of it that would name that, and `remove` would leave it."""
+    for name in SEALED:
+        last = read(ROOT / "roles" / name / "tasks/main.yml")[-1]
+        assert last["ansible.builtin.include_role"]["tasks_from"] == "end", name
+        assert "gpuwright_standalone" in last["when"], name
 
 
 def test_no_error_is_ignored() -> None:
