@@ -214,8 +214,9 @@ def test_a_call_that_failed_before_its_first_package_leaves_nothing(node: Tree) 
 
 def test_left_over_settings_are_no_package_that_was_there(node: Tree) -> None:
     node.packages({**THERE, "fio": "0-1"}, {"fio": "deinstall ok config-files"})
-    call(node, "apt-get", "install", "fio", does=installs(node, "fio"))
-    assert seen(node)["brought"] == ["fio"]
+    call(node, "apt-get", "install", "fio", "dkms", does=installs(node, "fio", "dkms"))
+    assert seen(node)["brought"] == ["dkms", "fio"]
+    assert seen(node)["settings"] == ["fio"]
 
 
 # Records of before calls were marked
