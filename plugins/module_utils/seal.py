@@ -79,8 +79,12 @@ class RunLock(TypedDict, total=False):
     """Run that holds the lock; null where the lock cannot be read"""
     since: str | None
     """When it was taken"""
+    boot: str | None
+    """Boot in which it was taken, by its id"""
+    renewed: float | None
+    """When the run was heard of last, since that boot (s)"""
     expires: str | None
-    """When it expires; null where it does not"""
+    """Of an earlier gpuwright: when it expires; null where it does not"""
 
 
 class _FailedDriver(TypedDict):

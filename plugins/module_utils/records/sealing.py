@@ -1,6 +1,6 @@
 # Copyright: gpuwright contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Seals, the record of the proof and the lock: made from the node as it is, and written.
+"""Seals and the record of the proof: made from the node as it is, and written.
 
 Each is written to a temporary file, synced and renamed: a cut of power leaves the old record or the new one.
 """
@@ -22,7 +22,6 @@ from ansible_collections.gpuwright.node.plugins.module_utils.records import seal
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Service
     from ansible_collections.gpuwright.node.plugins.module_utils.observe.package import Package
-    from ansible_collections.gpuwright.node.plugins.module_utils.seal import RunLock
 
 
 T = TypeVar("T")
@@ -150,7 +149,7 @@ def _sync_directory(path: str) -> None:
         os.close(descriptor)
 
 
-def _make_directory(host: Host, path: str, mode: int) -> str:
+def make_directory(host: Host, path: str, mode: int) -> str:
     """The directory on disk, made with `mode` where it is missing."""
     real = host.at(path)
     if not os.path.isdir(real):
@@ -163,7 +162,7 @@ def write_object(host: Host, path: str, record: Mapping[str, object], directory_
     """Write a record, without credentials, so that it survives a cut of power in whole: temporary file, fsync, rename, fsync of
     the directory.
     """
-    directory = _make_directory(host, os.path.dirname(path), directory_mode)
+    directory = make_directory(host, os.path.dirname(path), directory_mode)
     name = os.path.basename(path)
     descriptor, temporary = tempfile.mkstemp(prefix="." + name + ".", dir=directory)
     try:
@@ -191,58 +190,3 @@ def remove(host: Host, named: list[str]) -> list[str]:
     for directory in sorted({os.path.dirname(path) for path in gone}):
         _sync_directory(host.at(directory))
     return gone
-
-
-# The lock
-
-
-def lock_conflict(host: Host, lock: RunLock | None, owner: str, now: float) -> str | None:
-    """Why this owner may not begin: the living lock of another; None when it may."""
-    if lock is None or lock.get("owner") == owner:
-        return None
-    expires = lock.get("expires")
-    if expires is not None and from_iso(expires) <= now:
-        return None
-    return "this machine is being worked on by {} since {}; wait, or remove {} if that run is dead".format(
-        lock.get("owner") or "somebody unknown", lock.get("since") or "an unknown time", host.places.lock
-    )
-
-
-def take_lock(host: Host, owner: str, seconds: float) -> bool:
-    """Take or renew the lock; whether it was new. Raises SealError when another owner holds it.
-
-    The file appears in whole by a hard link, which fails when a lock is there already: of two runs one wins.
-    """
-    now = time.time()
-    present = seals.read_lock(host)
-    conflict = lock_conflict(host, present, owner, now)
-    if conflict:
-        raise seals.SealError(conflict)
-    since = present["since"] if present and present.get("owner") == owner and present.get("since") else seals.iso(now)
-    record = {"owner": owner, "since": since, "expires": seals.iso(now + seconds)}
-    if present is not None and present.get("owner") == owner:
-        write_object(host, host.places.lock, record, 0o755)
-        return False
-    if present is not None:
-        remove(host, [host.places.lock])
-    mine = f"{host.places.lock}.{os.getpid()}"
-    write_object(host, mine, record, 0o755)
-    try:
-        os.link(host.at(mine), host.at(host.places.lock))
-    except FileExistsError:
-        other = seals.read_lock(host)
-        raise seals.SealError(
-            lock_conflict(host, other, owner, now)
-            or f"another run took the lock {host.places.lock} just now; try again"
-        ) from None
-    finally:
-        os.unlink(host.at(mine))
-    return True
-
-
-def release_lock(host: Host, owner: str) -> bool:
-    """Give the lock back; whether it was held by this owner. Another's lock stays."""
-    present = seals.read_lock(host)
-    if present is None or present.get("owner") != owner:
-        return False
-    return bool(remove(host, [host.places.lock]))
