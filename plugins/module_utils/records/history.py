@@ -106,12 +106,13 @@ def owned(host: Host, record: Kept) -> Owned | None:
     if host.of_user:
         return Owned({}, {}, frozenset())
     there, calls = packages.installed(host), package_log.read(host)
+    last = package_log.last(calls)
+    his = package_log.past_apt(host, last)
     if "packages.installed" in host.unknown_facts:
         host.unknown(package_log.FACT, host.unknown_facts["packages.installed"])
     if package_log.FACT in host.unknown_facts:
         return None
-    last = package_log.last(calls)
-    ours = {name: call.came[name] for name, call in last.items() if call.ours and name in call.came}
+    ours = {name: call.came[name] for name, call in last.items() if call.ours and name in call.came and name not in his}
     versions = {**ours, **{name: package.version for name, package in there.items()}}
     if record["calls"] is None:
         brought, unproven = _earlier(record, there, last, ours)
