@@ -165,12 +165,12 @@ class RemovalWork(TypedDict, total=False):
     ``again``: it asks once more, because the packages ``kept`` stay with an engine that holds ``held`` containers, images or volumes.
     ``driver``: whether something of ``by_role`` (roles that take back what they did, each by tasks of its own), ``restore`` (a driver) and
     ``runfile`` (an uninstaller) is to be done.
-    ``settings_stay``: packages that are removed and not purged. ``also``: what dnf takes away: packages of ours and those that may
-    go with them; ``keys``: rpm's own of package sources. ``locks``: whether lines of ours may be in dnf's list. ``streams``: module
-    streams to go back to; ``stream_files``: what dnf keeps of those that nobody had enabled, as patterns. ``made``: what packages
-    made for themselves. ``engine``: whether its group goes. ``hooks``: programs that give the boot loader its default back.
-    ``reload``: whether units of systemd went; ``menu``: whether the boot menu has to be written. ``caches``: patterns of what dnf
-    has of package sources. ``rebuild``: the program that makes the initramfs.
+    ``settings_stay``: those of the packages that are removed and not ``purged``. ``also``: what dnf takes away: packages of ours
+    and those that may go with them; ``keys``: rpm's own of package sources. ``locks``: whether lines of ours may be in dnf's list.
+    ``streams``: module streams to go back to; ``stream_files``: what dnf keeps of those that nobody had enabled, as patterns.
+    ``made``: what packages made for themselves. ``engine``: whether its group goes. ``hooks``: programs that give the boot loader
+    its default back. ``reload``: whether units of systemd went; ``menu``: whether the boot menu has to be written. ``caches``:
+    patterns of what dnf has of package sources. ``rebuild``: the program that makes the initramfs.
     """
 
     ask: Questions
@@ -185,6 +185,7 @@ class RemovalWork(TypedDict, total=False):
     environments: list[str]
     packages: list[str]
     settings_stay: list[str]
+    purged: list[str]
     units: list[str]
     also: list[str]
     rpm_keys: list[str]
@@ -324,12 +325,14 @@ def _of_driver(wanted: Removal, changes: Iterable[Mapping[str, object]]) -> Remo
 def _of_packages(
     facts: Facts, wanted: Removal, packages: list[str], also: Sequence[str], there: Collection[str]
 ) -> RemovalWork:
+    kept_settings = sections.history(facts).get("settings") or ()
     streams = wanted["streams"]
     left = [name for name, stream in streams.items() if not stream]
     services = facts["services"]
     return {
         "packages": packages,
-        "settings_stay": [name for name in packages if name in (sections.history(facts).get("settings") or ())],
+        "settings_stay": [name for name in packages if name in kept_settings],
+        "purged": _without(packages, kept_settings),
         "units": [
             name
             for name in _without(wanted["services"], _ENGINE_SERVICES)

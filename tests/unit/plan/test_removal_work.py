@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import COMPONENTS, Context
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import StepRefused
@@ -98,9 +99,13 @@ def test_settings_that_lay_there_before_their_package_came_are_not_purged() -> N
     facts = nodes.bare(history={"drivers": [], "failed": [], "settings": ["fio", "kept"]})
     gone = goes(wanted(), facts=facts)
     assert gone["packages"] == ["libcuda1", "dkms", "fio"]
-    assert gone["settings_stay"] == ["fio"]
-    role = (Path(__file__).parents[3] / "roles/remove/tasks/packages_apt.yml").read_text()
-    assert "__remove_work.packages | difference(__remove_work.settings_stay)" in role
+    assert (gone["settings_stay"], gone["purged"]) == (["fio"], ["libcuda1", "dkms"])
+    remove, purge = yaml.safe_load((Path(__file__).parents[3] / "roles/remove/tasks/packages_apt.yml").read_text())
+    assert (remove["ansible.builtin.apt"]["name"], purge["ansible.builtin.apt"]["name"]) == (
+        "{{ __remove_work.settings_stay }}",
+        "{{ __remove_work.purged }}",
+    )
+    assert "purge" not in remove["ansible.builtin.apt"]
 
 
 def test_without_packages_no_removal_is_tried() -> None:
