@@ -710,6 +710,11 @@ facts:
           returned: where it applies
           type: list
           elements: str
+        settings:
+          description: "Packages that gpuwright brought and whose settings lay there before; these stay."
+          returned: where it applies
+          type: list
+          elements: str
         files:
           description: "Files that gpuwright wrote and that are there."
           returned: where it applies

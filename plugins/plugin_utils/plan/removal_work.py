@@ -165,11 +165,12 @@ class RemovalWork(TypedDict, total=False):
     ``again``: it asks once more, because the packages ``kept`` stay with an engine that holds ``held`` containers, images or volumes.
     ``driver``: whether something of ``by_role`` (roles that take back what they did, each by tasks of its own), ``restore`` (a driver) and
     ``runfile`` (an uninstaller) is to be done.
-    ``also``: what dnf takes away: packages of ours and those that may go with them; ``keys``: rpm's own of package sources.
-    ``locks``: whether lines of ours may be in dnf's list. ``streams``: module streams to go back to; ``stream_files``: what dnf keeps of
-    those that nobody had enabled, as patterns. ``made``: what packages made for themselves. ``engine``: whether its group goes.
-    ``hooks``: programs that give the boot loader its default back. ``reload``: whether units of systemd went; ``menu``: whether the boot
-    menu has to be written. ``caches``: patterns of what dnf has of package sources. ``rebuild``: the program that makes the initramfs.
+    ``settings_stay``: packages that are removed and not purged. ``also``: what dnf takes away: packages of ours and those that may
+    go with them; ``keys``: rpm's own of package sources. ``locks``: whether lines of ours may be in dnf's list. ``streams``: module
+    streams to go back to; ``stream_files``: what dnf keeps of those that nobody had enabled, as patterns. ``made``: what packages
+    made for themselves. ``engine``: whether its group goes. ``hooks``: programs that give the boot loader its default back.
+    ``reload``: whether units of systemd went; ``menu``: whether the boot menu has to be written. ``caches``: patterns of what dnf
+    has of package sources. ``rebuild``: the program that makes the initramfs.
     """
 
     ask: Questions
@@ -183,6 +184,7 @@ class RemovalWork(TypedDict, total=False):
     docker: Docker
     environments: list[str]
     packages: list[str]
+    settings_stay: list[str]
     units: list[str]
     also: list[str]
     rpm_keys: list[str]
@@ -327,6 +329,7 @@ def _of_packages(
     services = facts["services"]
     return {
         "packages": packages,
+        "settings_stay": [name for name in packages if name in (sections.history(facts).get("settings") or ())],
         "units": [
             name
             for name in _without(wanted["services"], _ENGINE_SERVICES)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -91,6 +92,15 @@ def test_apt_is_asked_for_its_lists_and_tries_the_removal() -> None:
     assert f"Dir::Etc::SourceList={_SOURCE}" in lists
     assert trial == ["apt-get", "--simulate", "--allow-change-held-packages", "purge", "libcuda1", "dkms", "fio"]
     assert (ask["there"], ask["rpms"]) == ([_MARK, _UNFINISHED], [])
+
+
+def test_settings_that_lay_there_before_their_package_came_are_not_purged() -> None:
+    facts = nodes.bare(history={"drivers": [], "failed": [], "settings": ["fio", "kept"]})
+    gone = goes(wanted(), facts=facts)
+    assert gone["packages"] == ["libcuda1", "dkms", "fio"]
+    assert gone["settings_stay"] == ["fio"]
+    role = (Path(__file__).parents[3] / "roles/remove/tasks/packages_apt.yml").read_text()
+    assert "__remove_work.packages | difference(__remove_work.settings_stay)" in role
 
 
 def test_without_packages_no_removal_is_tried() -> None:
