@@ -55,6 +55,7 @@ RUN_VARIABLES = (
     "gpuwright_command_timeout",
     "gpuwright_security",
     "gpuwright_retry",
+    "gpuwright_allow_remove",
     "gpuwright_user",
 )
 
@@ -346,6 +347,7 @@ class NodeSession:
             pending=self.pending,
             user=self.user,
             security=bool(run.get("gpuwright_security")),
+            allow_remove=[str(name) for name in run.get("gpuwright_allow_remove") or ()],
         )
 
     def inputs(self) -> dict[str, Variables]:

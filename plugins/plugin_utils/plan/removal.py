@@ -20,7 +20,7 @@ from ..components.nvidia_driver import rollback, runfile
 from ..model import sections
 from ..resolver.frameworks import FRAMEWORKS
 from ..wish.users import OF_USERS
-from . import document, refusals
+from . import document, refusals, taking
 from .request import APPLYING, Request
 from .work import of_plan
 
@@ -158,6 +158,9 @@ def take_back(facts: Facts, request: Request) -> Plan:
     plan["components"] = ["remove", *([reboot.NAME] if reason else [])] if found else []
     plan["remove"] = to_do = work(facts)
     plan["restore"] = to_do["restore"]
+    ours = taking.of_records(facts) | taking.of_driver(facts, changes=True)
+    ours |= set(to_do["restore"]["packages"] if to_do["restore"] else ())
+    plan["may_take"] = sorted({*ours, *request.allow_remove})
     plan["reboot"], plan["reboot_reason"] = reason is not None and bool(found), reason
     unread = "history" in facts["unknown"]
     if unread:
