@@ -62,6 +62,8 @@ class Transaction:
         base = self.base = dnf.Base()
         base.conf.read()
         base.conf.install_weak_deps = False
+        # What dnf's history keeps of this call.
+        base.conf.comment = self.given["comment"]
         base.conf.best = bool(self.given.get("specs"))
         # No kernel of anybody's goes because another one comes.
         base.conf.installonly_limit = 0

@@ -57,8 +57,8 @@ class InstallationFailed(Exception):
         self.answer: Answer = {
             "rc": rc,
             "cmd": list(argv),
-            "stdout": redact.text(out[-_MOST_WORDS:]),
-            "stderr": redact.text(err[-_MOST_WORDS:]),
+            "stdout": end_of(out),
+            "stderr": end_of(err),
         }
 
 
@@ -70,6 +70,11 @@ class InstallationRefused(Exception):
             f"Expected {manager} to take away nothing but what the plan names. Found in a trial: {found}. Nothing was changed. "
             "What to do: run the same command again; its plan then names these, and says how they are allowed"
         )
+
+
+def end_of(said: str) -> str:
+    """The end of what a program said, without credentials."""
+    return redact.text(said[-_MOST_WORDS:])
 
 
 class Call(NamedTuple):

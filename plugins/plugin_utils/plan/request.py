@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 #: Verbs that change a node.
 APPLYING = ("up", "upgrade", "rollback", "remove")
-#: Verbs that have to know what was on the node before, and what gpuwright brought.
-WITH_HISTORY = (*APPLYING, "plan")
+#: Verbs that have to know what was on the node before.
+WITH_HISTORY = ("rollback", "remove")
 
 
 @dataclass(frozen=True)

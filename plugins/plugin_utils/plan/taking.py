@@ -96,15 +96,20 @@ def sentence(row: Taken) -> str:
     return f"{_DOES[row['does']]} {row['name']} {row['from']}{to}{_BECAUSE[row['because']]}"
 
 
+def others(taken: Iterable[Taken]) -> list[Taken]:
+    """What of it may not be: it is of somebody else, as far as is known, and was not allowed."""
+    return [row for row in taken if row["because"] is None]
+
+
 def refusal(taken: Iterable[Taken], manager: str | None) -> Refusal | None:
     """Why a plan is not carried out that would take away what is not ours; None where it takes nothing of that."""
-    others = [row for row in taken if row["because"] is None]
-    if not others:
+    found = others(taken)
+    if not found:
         return None
-    names = list(dict.fromkeys(row["name"] for row in others))
+    names = list(dict.fromkeys(row["name"] for row in found))
     text = (
         f"Expected {manager or 'the package manager'} to take nothing away that is not gpuwright's own. Found that for this plan it"
-        f" {'; '.join(map(sentence, others))}"
+        f" {'; '.join(map(sentence, found))}"
     )
     options = " ".join(f"--allow-remove {name}" for name in names)
     remedy = (

@@ -104,7 +104,7 @@ def test_the_program_runs_under_the_python_of_rhel_8() -> None:
     tree = ast.parse(python.program, feature_version=(3, 6))
     modules = {str(node.module).split(".")[0] for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     modules |= {name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names}
-    assert modules == {"dnf", "json", "os", "sys", "typing"}
+    assert modules == {"contextlib", "dnf", "json", "os", "sys", "typing"}
 
 
 @dataclass(frozen=True, order=True)
@@ -190,7 +190,7 @@ def test_a_source_that_does_not_answer_is_left_out_and_named_where_something_is_
         sack=SimpleNamespace(query=lambda: SimpleNamespace(available=lambda: SimpleNamespace(filter=lambda **_of: []))),
     )
     monkeypatch.setattr(__import__("sys").modules["dnf"], "Base", lambda: base, raising=False)
-    asked = dnf_exactly.Transaction({"install": {"x": "1-1"}, "files": {}, "streams": {}})
+    asked = dnf_exactly.Transaction({"install": {"x": "1-1"}, "files": {}, "streams": {}, "comment": ""})
     asked.open()
     with pytest.raises(
         dnf_exactly.Refused, match="no repository offers x in version 1-1; these do not answer: foreign"
