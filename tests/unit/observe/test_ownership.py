@@ -127,6 +127,8 @@ def test_the_mark_is_the_first_of_the_words_because_apt_cuts_long_ones_off(node:
     assert ran[2].startswith("gpuwright::Call=")
     assert ran[3:] == ["-y", "install", "fio"]
     assert call(node, "rpm", "--query", "fio") == ["rpm", "--query", "fio"]
+    trial = ["apt-get", "--simulate", "install", "fio"]
+    assert call(node, *trial) == trial, "it brings nothing, and is no call of the record"
 
 
 def test_the_record_of_a_call_is_on_the_node_before_the_call_begins(node: Tree) -> None:
