@@ -138,6 +138,8 @@ from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import packages, services
 from ansible_collections.gpuwright.node.plugins.module_utils.records import (
+    data_directories,
+    history,
     history_writer,
     resume,
     sealing,
@@ -222,6 +224,7 @@ def start(host: Host, given: Options, check: bool) -> tuple[list[str], list[str]
     drop_dead_lock(host, given["takes_over"], check)
     written = begin(host, given["seals"], given["owner"], given["lock_seconds"], check, given["alone"])
     if not check and not host.of_user:
+        data_directories.begin(host, history.read(host)["brought"])
         brings = given["brings"] if given["alone"] else None
         history_writer.begin(host, given["remember"], packages.installed(host), given["gave_way"], brings)
     removed = [] if host.of_user else resume.drop(host, check)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Mapping, TypedDict, cast
 from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import packages
-from ansible_collections.gpuwright.node.plugins.module_utils.records import seals
+from ansible_collections.gpuwright.node.plugins.module_utils.records import data_directories, seals
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.seal import (
@@ -73,6 +73,7 @@ def observe(host: Host, full: bool = False) -> History | None:
     """
     try:
         record = read(host)
+        made = data_directories.made(host, record["brought"]) if full and not host.of_user else []
     except seals.SealError as exc:
         host.unknown("history", str(exc))
         return None
@@ -103,6 +104,7 @@ def observe(host: Host, full: bool = False) -> History | None:
         "states": record["states"],
         "brought": rpm.exact(name for name in names if name in there),
         "streams": record["streams"],
+        "made": made,
         "drivers": drivers,
         "copies": [name for name in copies if name.endswith((".deb", ".rpm", ".run"))],
         "files": sorted(path for path in files if host.exists(path)),
