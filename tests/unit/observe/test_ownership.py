@@ -156,6 +156,24 @@ def test_a_call_that_was_cut_off_is_completed_from_apts_log_at_the_next_look(nod
     assert seen(node)["brought"] == ["fio", "libaio1"]
 
 
+def test_apts_own_words_are_read() -> None:
+    """As apt 2.6 wrote them of a call with a mark; of the libraries one is of a foreign architecture."""
+    text = (
+        "\nStart-Date: 2026-11-29  00:46:58\n"
+        "Commandline: apt-get -o gpuwright::Call=0123456789ab -y -o Dpkg::Options::=--force-confdef install ./users-db.deb\n"
+        "Requested-By: admin (1000)\n"
+        "Install: users-db:amd64 (1), dep-a:amd64 (2:1-1, automatic), dep-b:i386 (3, automatic)\n"
+        "Upgrade: bash:amd64 (5.2, 5.3)\nPurge: old:amd64 (1)\n"
+        "End-Date: 2026-11-29  00:46:59\n"
+    )
+    (found,) = package_log.parse_apt(text, "amd64")
+    assert (found.mark, found.earlier, found.end) == ("0123456789ab", False, "2026-11-29 00:46:59")
+    assert found.came == {"users-db": "1", "dep-a": "2:1-1", "dep-b:i386": "3"}
+    assert found.went == {"old"}
+    (of_image,) = package_log.parse_apt(text, None)
+    assert "dep-b" in of_image.came, "nobody knows which is the machine's own"
+
+
 def test_an_upgrade_of_what_was_there_brings_nothing(node: Tree) -> None:
     said = "Upgrade: bash:amd64 (5.2, 5.3)"
     call(
