@@ -279,6 +279,11 @@ def test_of_an_old_run_that_was_cut_off_is_ours_what_its_own_calls_brought(node:
     assert "before" not in json.loads((node.root / paths.ROOTS.history[1:]).read_text())
 
 
+def test_an_old_run_that_rpm_did_not_answer_makes_nobody_doubt_the_whole_system(node: Tree) -> None:
+    record(node, before=[], brought={})
+    assert (seen(node)["brought"], seen(node)["unproven"]) == ([], [])
+
+
 # dnf
 
 
