@@ -281,7 +281,9 @@ def test_of_an_old_run_that_was_cut_off_is_ours_what_its_own_calls_brought(node:
 
 def test_an_old_run_that_rpm_did_not_answer_makes_nobody_doubt_the_whole_system(node: Tree) -> None:
     record(node, before=[], brought={})
-    assert (seen(node)["brought"], seen(node)["unproven"]) == ([], [])
+    log(node, stanza(EARLIER.format("fio"), Install=["fio"]))
+    node.packages({**THERE, "fio": "1-1"})
+    assert (seen(node)["brought"], seen(node)["unproven"]) == (["fio"], [])
 
 
 # dnf
