@@ -63,7 +63,7 @@ class Transaction:
         base.conf.read()
         base.conf.install_weak_deps = False
         # What dnf's history keeps of this call.
-        base.conf.comment = self.given["comment"]
+        base.conf.comment = self.given.get("comment", "")
         base.conf.best = bool(self.given.get("specs"))
         # No kernel of anybody's goes because another one comes.
         base.conf.installonly_limit = 0

@@ -51,7 +51,7 @@ def python_of_dnf(runner: Callable[..., Result], timeout: float) -> str | None:
 
 def tried(installation: Mapping[str, object], runner: Callable[..., Result] = run_module.run) -> Outcome:
     """What installing ``specs`` would do, as :func:`carry_out` answers; nothing is changed."""
-    nothing: dict[str, object] = {"install": {}, "files": {}, "remove": [], "streams": {}, "comment": ""}
+    nothing: dict[str, object] = {"install": {}, "files": {}, "remove": [], "streams": {}}
     return carry_out({**nothing, **installation, "trial": True}, _TRIAL_SECONDS, runner)
 
 

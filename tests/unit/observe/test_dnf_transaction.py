@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -17,6 +18,8 @@ import pytest
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base.run import Result
 from ansible_collections.gpuwright.node.plugins.module_utils.packages import dnf_exactly, dnf_python
+from ansible_collections.gpuwright.node.plugins.modules import dnf_transaction
+from tests.unit.observe.trees import FakePrograms, Tree, answer
 
 DONE = {"installed": ["nvidia-driver-cuda-580.126.20-1.el9.x86_64"], "removed": []}
 
@@ -190,7 +193,7 @@ def test_a_source_that_does_not_answer_is_left_out_and_named_where_something_is_
         sack=SimpleNamespace(query=lambda: SimpleNamespace(available=lambda: SimpleNamespace(filter=lambda **_of: []))),
     )
     monkeypatch.setattr(__import__("sys").modules["dnf"], "Base", lambda: base, raising=False)
-    asked = dnf_exactly.Transaction({"install": {"x": "1-1"}, "files": {}, "streams": {}, "comment": ""})
+    asked = dnf_exactly.Transaction({"install": {"x": "1-1"}, "files": {}, "streams": {}})
     asked.open()
     with pytest.raises(
         dnf_exactly.Refused, match="no repository offers x in version 1-1; these do not answer: foreign"
@@ -203,3 +206,22 @@ class Substitutions(dict[str, str]):
 
     def update_from_etc(self, _root: str) -> None:
         """Read nothing."""
+
+
+def test_a_transaction_bears_its_mark_in_dnfs_history_and_a_trial_none(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree.directory("/var/lib/rpm")
+    monkeypatch.setattr(dnf_transaction, "Host", lambda: tree.host(runner=FakePrograms({"rpm": answer("")})))
+    given: list[Any] = []
+
+    def carry_out(asked: Any, _timeout: float) -> Any:
+        given.append(asked)
+        return DONE
+
+    monkeypatch.setattr(dnf_python, "carry_out", carry_out)
+    dnf_transaction.carried_out(["x"], {"install": {"x": "1-1"}, "trial": True}, 5)
+    dnf_transaction.carried_out(["x"], {"install": {"x": "1-1"}, "trial": False}, 5)
+    trial, done = given
+    assert "comment" not in trial
+    assert re.fullmatch(r"gpuwright [0-9a-f]{12}", done["comment"])
