@@ -56,6 +56,7 @@ RUN_VARIABLES = (
     "gpuwright_security",
     "gpuwright_retry",
     "gpuwright_user",
+    "gpuwright_allow_busy",
 )
 
 # Read once, where Ansible imports the action: each host's look happens in a fork of that process.
@@ -346,6 +347,8 @@ class NodeSession:
             pending=self.pending,
             user=self.user,
             security=bool(run.get("gpuwright_security")),
+            no_reboot=bool(run.get("gpuwright_no_reboot")),
+            allow_busy=bool(run.get("gpuwright_allow_busy")),
         )
 
     def inputs(self) -> dict[str, Variables]:

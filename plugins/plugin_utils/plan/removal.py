@@ -20,7 +20,7 @@ from ..components.nvidia_driver import rollback, runfile
 from ..model import sections
 from ..resolver.frameworks import FRAMEWORKS
 from ..wish.users import OF_USERS
-from . import document, refusals
+from . import document, refusals, use
 from .request import APPLYING, Request
 from .work import of_plan
 
@@ -164,7 +164,7 @@ def take_back(facts: Facts, request: Request) -> Plan:
         plan["checks"] = [checks.incomplete("removal.left", not_known(facts, "history", "what gpuwright brought"))]
     elif not found:
         plan["checks"] = [check(facts)]
-    context = Context(facts=facts, stack={})
+    context = Context(facts=facts, stack={}, variables=request.inputs)
     plan["work"] = of_plan(plan, context)
     plan["refusals"] = (
         refusals.of_privileges(context, request) if (found or unread) and request.verb in APPLYING else []
@@ -173,6 +173,7 @@ def take_back(facts: Facts, request: Request) -> Plan:
         document.refusal("record-foreign", text, _OTHERS_RECORD.format(records=_records(facts)))
         for text in foreign(facts)
     ]
+    plan["refusals"] += use.refusals(plan, context)
     plan["ok"] = not plan["refusals"]
     return document.judged(plan, request)
 
