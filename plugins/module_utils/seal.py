@@ -254,6 +254,8 @@ class DriverState(_DriverState, total=False):
     """Architecture, as the package manager names it"""
     streams: dict[str, str]
     """Module streams of dnf that were enabled"""
+    failing: list[str]
+    """Checks that did not pass before it gave way"""
 
 
 class _History(TypedDict):
@@ -272,6 +274,8 @@ class History(_History, total=False):
     """Driver that was there before gpuwright"""
     proven: str | None
     """Version of the driver that was proven last"""
+    failing: dict[str, list[str]]
+    """Checks that did not pass before a driver that worked gave way, by its version; none of one that no record tells of"""
     states: list[DriverState]
     """Drivers that worked, newest first"""
     brought: list[str]

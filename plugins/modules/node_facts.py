@@ -724,6 +724,10 @@ facts:
           description: "Version of the driver that was proven last."
           returned: where it applies
           type: str
+        failing:
+          description: "Checks that did not pass before a driver that worked gave way, by its version; none of one that no record tells of."
+          returned: where it applies
+          type: dict
         states:
           description: "Drivers that worked, newest first."
           returned: where it applies

@@ -3,7 +3,8 @@
 """What a node keeps to find its way back: the drivers that worked before, their packages, and what gpuwright brought.
 
 One record, readable by its owner only; here it is read, `remembering` writes it. ``states``: the drivers that worked, newest first, each
-with its packages and versions, or with the file of NVIDIA's that brought it; ``original``: the one that somebody else had installed.
+with its packages and versions, or with the file of NVIDIA's that brought it, and the checks that failed before it gave way (``failing``);
+``original``: the driver that somebody else had installed.
 ``failed``: the drivers that a run returned from, newest first, each with the kernel, the reason and the place of a log.
 ``proven``: the version of the driver that was proven last.
 ``brought``: packages that appeared while runs were at work, by version; ``files`` and ``environments``: what the seals of those runs
@@ -77,8 +78,9 @@ def observe(host: Host, full: bool = False) -> History | None:
         host.unknown("history", str(exc))
         return None
     drivers: list[str | None] = [state.get("version") for state in record["states"]]
+    failing = {state["version"]: state["failing"] for state in reversed(record["states"]) if "failing" in state}
     if not full:
-        return {"drivers": drivers, "failed": record["failed"]}
+        return {"drivers": drivers, "failed": record["failed"], "proven": record["proven"], "failing": failing}
     from ansible_collections.gpuwright.node.plugins.module_utils.observe import rpm
 
     there = packages.installed(host)
@@ -100,6 +102,7 @@ def observe(host: Host, full: bool = False) -> History | None:
         "original": record["original"],
         "failed": record["failed"],
         "proven": record["proven"],
+        "failing": failing,
         "states": record["states"],
         "brought": rpm.exact(name for name in names if name in there),
         "streams": record["streams"],

@@ -154,8 +154,8 @@ class ToolkitRemoval(TypedDict):
     record: str
     uninstall: list[str]
     """Its own uninstaller; nothing where there is none"""
-    clean: bool
-    """Whether the directory goes whole: its installation was cut off"""
+    staging: str
+    """Where a cut left what its installer had made"""
     registered: bool
     """Whether the alternatives system knows it"""
 
@@ -164,9 +164,10 @@ class ArchiveRemoval(TypedDict):
     """A library of an archive that is taken out of a toolkit."""
 
     path: str
+    directory: str
     take_out: list[list[str]]
     """Commands that take it away"""
-    record: str
+    records: list[str]
 
 
 class GivenBack(TypedDict):
@@ -284,6 +285,8 @@ class Plan(TypedDict):
     begin: dict[str, Mark]
     remember: DriverState | None
     way_back: bool
+    failing: list[str] | None
+    """Checks that did not pass before the driver changed; None where nobody knows"""
     restore: Restore | None
     exchange: PackageExchange | None
     brings: Brings | None

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from ...module_utils.base import checks, paths
 from ...module_utils.records.history import file_of
 from ..components import COMPONENTS, Context, Finding, frameworks, nvidia_driver, reboot
-from ..components.base import not_known
 from ..components.nvidia_driver import rollback, runfile
 from ..model import sections
 from ..resolver.frameworks import FRAMEWORKS
@@ -159,15 +158,15 @@ def take_back(facts: Facts, request: Request) -> Plan:
     plan["remove"] = to_do = work(facts)
     plan["restore"] = to_do["restore"]
     plan["reboot"], plan["reboot_reason"] = reason is not None and bool(found), reason
-    unread = "history" in facts["unknown"]
-    if unread:
-        plan["checks"] = [checks.incomplete("removal.left", not_known(facts, "history", "what gpuwright brought"))]
-    elif not found:
+    unread = refusals.unread(facts)
+    if unread or not found:
         plan["checks"] = [check(facts)]
     context = Context(facts=facts, stack={}, variables=request.inputs)
     plan["work"] = of_plan(plan, context)
     plan["refusals"] = (
-        refusals.of_privileges(context, request) if (found or unread) and request.verb in APPLYING else []
+        refusals.of_privileges(context, request) or refusals.of_unread(facts)
+        if (found or unread) and request.verb in APPLYING
+        else []
     )
     plan["refusals"] += [
         document.refusal("record-foreign", text, _OTHERS_RECORD.format(records=_records(facts)))
@@ -311,11 +310,15 @@ def left(facts: Facts, kept: Collection[str]) -> str:
     files = found.pop("files", None)
     told = [row.reason for rows in found.values() for row in rows]
     told += [f"the file {path}" for path in (files[0].files if files else ())]
+    told += refusals.unread(facts).values()
     return f"still there: {'; '.join(told)}" if told else ""
 
 
 def check(facts: Facts) -> Check:
     """The judgement of a node from which all went that gpuwright is known to have brought."""
+    unread = refusals.unread(facts)
+    if unread:
+        return checks.incomplete("removal.left", "; ".join(unread.values()))
     stays = unrecorded(facts)
     if not stays:
         return checks.passed("removal.left", reason="nothing of gpuwright is on this node")

@@ -180,6 +180,15 @@ def test_a_driver_that_failed_is_kept_with_the_log_of_its_build_until_it_is_prov
     assert [each["version"] for each in found["failed"]] == ["3"]
 
 
+def test_a_usual_look_knows_which_driver_was_proven_and_what_failed_before_one_gave_way(node: Tree) -> None:
+    history_writer.begin(node.host(), state("580.1", failing=["cuda.init"]), {})
+    history_writer.begin(node.host(), state("580.2"), {})
+    history_writer.works(node.host(), "580.2")
+    found = history.observe(node.host())
+    assert found is not None
+    assert (found["proven"], found["failing"]) == ("580.2", {"580.1": ["cuda.init"]})
+
+
 def test_an_epoch_is_written_as_apt_writes_it() -> None:
     named = history.copy_names({"arch": "amd64"}, "libcuda1:amd64", "1:580.1-1")
     assert named == ["libcuda1_1%3a580.1-1_amd64.deb", "libcuda1_1%3a580.1-1_all.deb"]
