@@ -32,6 +32,7 @@ PLAN: Any = {
     "boots": True,
     "allow_busy": False,
     "brings": None,
+    "install": [],
     "manages": {"frameworks": {"environments": ["/opt/gpuwright/pytorch"]}},
     "given": GIVEN,
 }
@@ -310,6 +311,16 @@ def test_a_boot_waits_for_what_the_machine_does_not_start_again(running: dict[st
 
 def test_a_boot_that_is_left_to_the_user_ends_nothing() -> None:
     look(held(), changes=BOOT, boots=False)
+
+
+@pytest.mark.parametrize(("name", "engine"), [("docker.io", "Docker"), ("containerd.io", "containerd")])
+def test_packages_of_an_engine_in_use_do_not_move(name: str, engine: str) -> None:
+    packages = {"installed": {name: "1"}}
+    runs = facts(packages=packages, in_use={"containers": [container(comes_back=True)]})
+    said = refused(runs, install=[{"name": name}])
+    assert f"Expected nothing to run in {engine}, because {name} moves to another version" in said
+    look(facts(packages=packages), install=[{"name": name}])
+    look(facts(in_use={"containers": [container(comes_back=True)]}), install=[{"name": name}])
 
 
 # --- the fabric manager, and what the package manager began -----------------------------------------------------------
