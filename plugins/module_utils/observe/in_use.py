@@ -77,8 +77,10 @@ _PULL_IDLE = 600.0
 _SOCKETS = ("/run/docker.sock", "/var/run/docker.sock")
 # States of the sockets of clients (SS_CONNECTING, which nobody has answered yet, and SS_CONNECTED of linux/net.h) in /proc/net/unix.
 _CONNECTED = ("02", "03")
-# The step of Slurm that holds its cgroup scope, and is no job.
-_SCOPE = "infinity"
+# Slurm has one for each step of a job, and one that holds its cgroup scope and is no job.
+_STEP, _SCOPE = "slurmstepd", "infinity"
+# Processes whose command lines are read.
+_TELLING = {_SHIM, *_MONITOR, *_CLIENTS, _STEP}
 
 
 def observe(host: Host, data_root: str) -> Running:
@@ -97,7 +99,8 @@ def observe(host: Host, data_root: str) -> Running:
     except OSError:
         pids = []  # told by `unread`
     for pid in pids:
-        comm, words = host.line(f"/proc/{pid}/comm") or "", _words(host, pid)
+        comm = host.line(f"/proc/{pid}/comm") or ""
+        words = _words(host, pid) if comm in _TELLING else []
         if comm == _SHIM and not processes.in_own_root(pid, host.root):
             seen["containers"].append(_of_shim(host, words, data_root))
         elif comm in _MONITOR and not processes.in_own_root(pid, host.root):
@@ -105,7 +108,7 @@ def observe(host: Host, data_root: str) -> Running:
         elif comm in _CLIENTS and _WORDS.intersection(words):
             verb = next(word for word in words if word in _WORDS)
             seen["working"].append({"engine": _CLIENTS[comm], "what": f"{comm} {verb} (pid {pid})"})
-        elif comm == "slurmstepd" and _SCOPE not in words:
+        elif comm == _STEP and _SCOPE not in words:
             seen["jobs"].append(f"{' '.join(words)[:80] or comm} (pid {pid})")
     most = max(len(held), len(seen["containers"]), len(seen["working"]), len(seen["jobs"]))
     if unread or most > _MOST:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 #: Uses that a refusal names.
 _MOST_NAMED = 5
-_COMPUTES, _DRAWS = ("C", "M+C"), "G"
+_DRAWS, _DRAWS_TOO = "G", "C+G"
 #: What containerd holds too: Docker's containers and pods lie in it.
 _OF_CONTAINERD = ("containerd", "docker", "kubernetes")
 
@@ -36,20 +36,18 @@ class Restart(TypedDict):
 def cards(facts: Facts, *, drawing_too: bool = False) -> InUse:
     """Whether the cards are in use: by those who hold them, and by the processes that nvidia-smi names, where it answers.
 
-    nvidia-smi's types: C computes, M+C computes through MPS; one of type G draws the desktop. ``drawing_too``: with those that compute and
-    draw (C+G). Who holds a card and draws alone does not use it; without nvidia-smi's word whoever holds one does.
+    nvidia-smi's types: C computes, M+C computes through MPS; one of type G draws the desktop; one without a type counts as computing.
+    ``drawing_too``: with those that compute and draw (C+G). Who holds a card and draws alone does not use it; without nvidia-smi's word
+    whoever holds one does.
     """
     every = [process for card in sections.cards(facts) for process in card.get("processes") or ()]
-    counts = {process["pid"]: _counts(process["type"], drawing_too=drawing_too) for process in every}
-    names: dict[int | None, str | None] = {
-        each["pid"]: each["name"] for each in facts["in_use"]["holders"] if counts.get(each["pid"], True)
-    }
-    names |= {process["pid"]: process["name"] for process in every if counts[process["pid"]]}
-    return _answer(facts, [f"{name} (pid {pid})" for pid, name in names.items()])
-
-
-def _counts(kind: str | None, *, drawing_too: bool) -> bool:
-    return kind != _DRAWS if drawing_too else kind in _COMPUTES
+    draws = (_DRAWS,) if drawing_too else (_DRAWS, _DRAWS_TOO)
+    # One may draw on one card and compute on another.
+    computing = {process["pid"]: process["name"] for process in every if process["type"] not in draws}
+    drawing = {process["pid"] for process in every} - computing.keys()
+    holding = {each["pid"]: each["name"] for each in facts["in_use"]["holders"] if each["pid"] not in drawing}
+    who: dict[int | None, str | None] = {**holding, **computing}
+    return _answer(facts, [f"{name} (pid {pid})" for pid, name in who.items()])
 
 
 def host(facts: Facts) -> InUse:

@@ -213,6 +213,7 @@ def held(name: str = "python3", pid: int = 812, **changes: Any) -> Any:
         (("C+G",), []),
         (("G", "C+G"), []),
         (("C",), ["process-C"]),
+        (("",), ["process-"]),
         (("M+C",), ["process-M+C"]),
         (("G", "C", "C+G"), ["process-C"]),
     ],
@@ -225,6 +226,13 @@ def test_the_desktops_own_processes_do_not_make_a_card_busy(kinds: tuple[str, ..
     said = refused(seen(*kinds), changes=rows)
     assert f"because the driver changes. Found what uses it: {busy[0]} (pid " in said
     assert "gpuwright_allow_busy" in said
+
+
+def test_who_computes_on_one_card_and_draws_on_another_computes() -> None:
+    both: Any = [{"processes": [{"pid": 7, "name": "blender", "type": kind}]} for kind in ("C", "G")]
+    for cards in (both, both[::-1]):
+        node = facts(smi={"data": {"gpus": cards}})
+        assert "blender (pid 7)" in refused(node, changes=[change("nvidia_driver", "upgrade")])
 
 
 def test_who_holds_a_card_and_draws_alone_does_not_compute() -> None:
