@@ -57,6 +57,7 @@ RUN_VARIABLES = (
     "gpuwright_retry",
     "gpuwright_allow_remove",
     "gpuwright_user",
+    "gpuwright_allow_busy",
 )
 
 # Read once, where Ansible imports the action: each host's look happens in a fork of that process.
@@ -370,6 +371,8 @@ class NodeSession:
             user=self.user,
             security=bool(run.get("gpuwright_security")),
             allow_remove=[str(name) for name in run.get("gpuwright_allow_remove") or ()],
+            no_reboot=bool(run.get("gpuwright_no_reboot")),
+            allow_busy=bool(run.get("gpuwright_allow_busy")),
         )
 
     def inputs(self) -> dict[str, Variables]:

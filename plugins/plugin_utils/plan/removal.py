@@ -20,7 +20,7 @@ from ..model import index_answer, sections
 from ..model.errors import StepRefused
 from ..resolver.frameworks import FRAMEWORKS
 from ..wish.users import OF_USERS
-from . import document, refusals, removal_work, space, taking
+from . import document, refusals, removal_work, space, taking, use
 from .request import APPLYING, Request
 from .work import of_plan
 
@@ -209,7 +209,7 @@ def take_back(
     unread = refusals.unread(facts)
     if unread or not found:
         plan["checks"] = [check(facts, [])]
-    context = Context(facts=facts, stack={})
+    context = Context(facts=facts, stack={}, variables=request.inputs)
     plan["work"] = of_plan(plan, context)
     plan["refusals"] = (
         refusals.of_privileges(context, request) or refusals.of_unread(facts)
@@ -220,7 +220,9 @@ def take_back(
         document.refusal("record-foreign", text, _OTHERS_RECORD.format(records=_records(facts)))
         for text in foreign(facts)
     ]
-    plan["refusals"] += space.refusals(plan, context) + _silent(restores=restores, index=index)
+    plan["refusals"] += (
+        space.refusals(plan, context) + _silent(restores=restores, index=index) + use.refusals(plan, context)
+    )
     plan["ok"] = not plan["refusals"]
     return document.judged(plan, request)
 

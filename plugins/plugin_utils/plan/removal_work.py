@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypedDict, cast
 from ...module_utils.base import paths
 from ...module_utils.observe import environment_builds, jupyter_kernels
 from ...module_utils.records.data_directories import DOCKER
-from ..components import COMPONENTS, nouveau_blacklist, repair
+from ..components import COMPONENTS, busy, nouveau_blacklist, repair
 from ..components.daemon_json import GivenBack, given_back
 from ..model import sections
 from ..model.errors import StepRefused
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
 
     from ..components.base import Context, Step
-    from ..model.plan import Removal
+    from ..model.plan import Plan, Removal
 
 
 #: Directories of ours, and those of the drop-ins: they go where nothing else is inside.
@@ -169,9 +169,13 @@ class PutBack(TypedDict):
 
 
 class Docker(GivenBack):
-    """What becomes of Docker's configuration. ``restart``: whether the engine is to read it, where nothing runs in it."""
+    """What becomes of Docker's configuration. ``restart``: whether the engine is to read it; ``may``: whether it is restarted for that,
+    and ``why`` not.
+    """
 
     restart: bool
+    may: bool
+    why: str
 
 
 class ByRole(TypedDict):
@@ -207,6 +211,7 @@ class RemovalWork(TypedDict, total=False):
     restore: bool
     runfile: bool
     docker: Docker
+    containerd: busy.Restart
     environments: list[str]
     packages: list[str]
     removed: list[str]
@@ -275,7 +280,8 @@ def goes(context: Context, plan: Mapping[str, object]) -> RemovalWork:
         "environments": wanted["environments"],
         **_of_packages(facts, wanted, packages, given["also"], there),
         **_of_files(facts, wanted, said, given["aside"]),
-        "docker": _docker(facts, packages),
+        "docker": _docker(facts, plan, packages),
+        "containerd": busy.restart(facts, cast("Plan", plan), "containerd"),
     }
 
 
@@ -569,7 +575,7 @@ def _credentials(files: Sequence[str]) -> list[str]:
     ]
 
 
-def _docker(facts: Facts, packages: Collection[str]) -> Docker:
+def _docker(facts: Facts, plan: Mapping[str, object], packages: Collection[str]) -> Docker:
     """Docker's configuration without what was put in."""
     restart = bool(facts["containers"]["docker"]["active"]) and not _has_docker(packages)
-    return {**given_back(facts), "restart": restart}
+    return {**given_back(facts), "restart": restart, **busy.restart(facts, cast("Plan", plan), "docker")}

@@ -41,7 +41,7 @@ def wanted(**changes: Any) -> dict[str, Any]:
 
 
 def plan(remove: dict[str, Any], **changes: Any) -> dict[str, Any]:
-    return {"remove": remove, "changes": [], "restore": remove["restore"], **changes}
+    return {"remove": remove, "changes": [], "restore": remove["restore"], "allow_busy": False, **changes}
 
 
 def dnf(**changes: Any) -> Any:
@@ -549,3 +549,21 @@ def test_a_configuration_that_nobody_could_see_stays_as_it_is(unseen: str) -> No
 def test_an_engine_that_stays_and_runs_is_to_read_it(packages: list[str], active: bool | None, restart: bool) -> None:
     found = goes(wanted(packages=packages), facts=engine(active=active))["docker"]
     assert found["restart"] is restart
+
+
+@pytest.mark.parametrize(
+    "running",
+    [
+        {"working": [{"engine": "docker", "what": "docker build (pid 9)"}]},
+        {"containers": [{"engine": "docker", "id": "0123456789ab", "comes_back": True}]},
+        {"unread": "the open files of 3 processes could not be read"},
+    ],
+)
+def test_an_engine_in_use_reads_it_when_its_owner_restarts_it(running: dict[str, Any]) -> None:
+    facts = engine()
+    idle = goes(wanted(), facts=facts)
+    assert (idle["docker"]["may"], idle["containerd"]["may"]) == (True, True)
+    facts["in_use"] |= running
+    busy = goes(wanted(), facts=facts)
+    assert (busy["docker"]["may"], busy["containerd"]["may"]) == (False, False)
+    assert "Expected nothing to run in Docker" in busy["docker"]["why"]
