@@ -129,12 +129,14 @@ def _earlier(
     record: Kept, there: Collection[str], told: Collection[str], ours: Collection[str]
 ) -> tuple[set[str], set[str]]:
     """By a record of before calls were marked: what it names, or what came after a run of that time that was cut off, and the log has of
-    a call that has the form of ours. ``told``: all that the log has. What rpm has of keys is in no log: those are believed.
+    a call that has the form of ours. ``told``: all that the log has. What rpm has of keys is in no log: those are believed. A ``before``
+    of nothing is of an rpm that did not answer, and makes nothing doubtful.
     """
     since = set(there) - set(record["before"]) if record["before"] is not None else set()
     keys = {name for name in record["brought"] if name.startswith(KEY)}
     brought = ((set(record["brought"]) | since) & set(ours)) | keys
-    return brought, (set(record["brought"]) - brought) | (since - set(told))
+    doubtful = since - set(told) if record["before"] else set()
+    return brought, (set(record["brought"]) - brought) | doubtful
 
 
 def _versions(names: Iterable[str], versions: Mapping[str, str]) -> dict[str, str]:
