@@ -161,14 +161,6 @@ class Questions(TypedDict):
     rpms: list[str]
 
 
-class Environment(TypedDict):
-    """An environment of a framework that goes with its builds, and the mark that says so until it is gone."""
-
-    path: str
-    builds: str
-    mark: str
-
-
 class PutBack(TypedDict):
     """A file of the host, and where it goes."""
 
@@ -215,8 +207,7 @@ class RemovalWork(TypedDict, total=False):
     restore: bool
     runfile: bool
     docker: Docker
-    environments: list[Environment]
-    parents: list[str]
+    environments: list[str]
     packages: list[str]
     removed: list[str]
     purged: list[str]
@@ -278,7 +269,7 @@ def goes(context: Context, plan: Mapping[str, object]) -> RemovalWork:
         "removed": removed,
         "purged": _without(packages, removed),
         **_of_driver(wanted, cast("list[dict[str, object]]", plan["changes"])),
-        **_of_environments(wanted["environments"]),
+        "environments": wanted["environments"],
         **_of_packages(facts, wanted, packages, given["also"], there),
         **_of_files(facts, wanted, said, given["aside"]),
         "docker": _docker(facts, packages),
@@ -455,16 +446,6 @@ def _of_driver(wanted: Removal, changes: Iterable[Mapping[str, object]]) -> Remo
     by_role = [ByRole(role=f"gpuwright.node.{name}", tasks=undo) for name, undo in _BY_ROLE.items() if name in changed]
     restore, runfile = bool(wanted["restore"]), wanted["runfile"]
     return {"driver": bool(by_role) or restore or runfile, "by_role": by_role, "restore": restore, "runfile": runfile}
-
-
-def _of_environments(environments: Sequence[str]) -> RemovalWork:
-    return {
-        "environments": [
-            {"path": path, "mark": environment_builds.mark(path), "builds": environment_builds.directory(path)}
-            for path in environments
-        ],
-        "parents": list(dict.fromkeys(str(PurePosixPath(path).parent) for path in environments)),
-    }
 
 
 def _of_packages(
