@@ -20,7 +20,7 @@ from ..model import index_answer, sections
 from ..model.errors import StepRefused
 from ..resolver.frameworks import FRAMEWORKS
 from ..wish.users import OF_USERS
-from . import document, refusals, removal_work, space
+from . import document, refusals, removal_work, space, taking
 from .request import APPLYING, Request
 from .work import of_plan
 
@@ -198,6 +198,9 @@ def take_back(
     plan["components"] = ["remove", *([reboot.NAME] if reason else [])] if found else []
     plan["remove"] = to_do = work(facts, stays, restores=restores)
     plan["restore"] = to_do["restore"]
+    ours = taking.of_records(facts) | taking.of_driver(facts, changes=True)
+    ours |= set(to_do["restore"]["packages"] if to_do["restore"] else ())
+    plan["may_take"] = sorted({*ours, *request.allow_remove})
     plan["reboot"], plan["reboot_reason"] = reason is not None and bool(found), reason
     plan["warnings"] = [*unproven(facts), *(_stays(text) for text in (*lost, *told) if found)]
     if index and restores:
@@ -270,8 +273,9 @@ def _lost(facts: Facts, request: Request, index: PackageIndex | None) -> list[st
     if original is None or _silent(restores=True, index=index):
         return []
     versions = index_answer.candidates(index) if index else original["packages"]
+    held = sorted(set(facts["packages"]["holds"] or ()) & set(facts["driver"]["packages"] or {}))
     left = (
-        f"driver {facts['driver']['user_version']} stays"
+        f"driver {facts['driver']['user_version']} stays{', held (apt-mark unhold ' + ' '.join(held) + ')' if held else ''}"
         if _driver_that_stays(facts)
         else "this node is without a driver of NVIDIA's after the removal"
     )

@@ -188,8 +188,9 @@ class RemovalWork(TypedDict, total=False):
     sentences.
     ``driver``: whether something of ``by_role`` (roles that take back what they did, each by tasks of its own), ``restore`` (a driver) and
     ``runfile`` (an uninstaller) is to be done.
-    ``packages`` go: apt purges those in ``purged``, and only removes those in ``removed``, of which a purge would delete data. ``also``:
-    what dnf takes away: packages of ours and those that may go with them; ``keys``: rpm's own of package sources.
+    ``packages`` go: apt purges those in ``purged``, and only removes those in ``removed``, of which a purge would delete data, or
+    settings that lay there before. ``also``: what dnf takes away: packages of ours and those that may go with them; ``keys``: rpm's own
+    of package sources.
     ``locks``: whether lines of ours may be in dnf's list. ``streams``: module streams to go back to; ``stream_files``: what dnf keeps of
     those that nobody had enabled, as patterns. ``made``: what packages made for themselves. ``engine``: whether its group goes.
     ``hooks``: programs that give the boot loader its default back. ``reload``: whether units of systemd went; ``menu``: whether the boot
@@ -257,13 +258,15 @@ def goes(context: Context, plan: Mapping[str, object]) -> RemovalWork:
     packages = _without(wanted["packages"], given["kept"])
     _refuse_untried(packages, said, given.get("untried"))
     _refuse_others(packages, [*_going(said.get(tuple(_TRIAL + packages)) or ()), *given["others"]], given["also"])
-    removed = [name for name in packages if _data_of(facts, name, packages, wanted["files"], said, there)]
+    settings = sections.history(facts).get("settings") or ()
+    data = [name for name in packages if _data_of(facts, name, packages, wanted["files"], said, there)]
+    removed = [name for name in packages if name in settings or name in data]
     return {
         "again": False,
         "kept": given["kept"],
         "told": [
             *engines.told(facts, stays, given["kept"]),
-            *_told(facts, packages, removed, there),
+            *_told(facts, packages, data, there),
             *_told_of_files(facts, given["aside"]),
         ],
         "removed": removed,
