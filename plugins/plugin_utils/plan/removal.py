@@ -202,13 +202,13 @@ def take_back(
     ours |= set(to_do["restore"]["packages"] if to_do["restore"] else ())
     plan["may_take"] = sorted({*ours, *request.allow_remove})
     plan["reboot"], plan["reboot_reason"] = reason is not None and bool(found), reason
-    plan["warnings"] = [*unproven(facts), *(_stays(text) for text in (*lost, *told) if found)]
+    plan["warnings"] = [*unproven(facts), *([_stays(text) for text in (*lost, *told)] if found else [])]
     if index and restores:
         plan["install"] = list(index["install"])
         plan |= {"download_bytes": index["download_bytes"] or 0, "disk_bytes": index["disk_bytes"] or 0}
     unread = refusals.unread(facts)
     if unread or not found:
-        plan["checks"] = [check(facts)]
+        plan["checks"] = [check(facts, [])]
     context = Context(facts=facts, stack={})
     plan["work"] = of_plan(plan, context)
     plan["refusals"] = (
@@ -273,9 +273,10 @@ def _lost(facts: Facts, request: Request, index: PackageIndex | None) -> list[st
     if original is None or _silent(restores=True, index=index):
         return []
     versions = index_answer.candidates(index) if index else original["packages"]
-    held = sorted(set(facts["packages"]["holds"] or ()) & set(facts["driver"]["packages"] or {}))
+    holds = [name for name in facts["packages"]["holds"] or () if name in _driver_that_stays(facts)]
+    held = f", held (apt-mark unhold {' '.join(holds)})" if holds else ""
     left = (
-        f"driver {facts['driver']['user_version']} stays{', held (apt-mark unhold ' + ' '.join(held) + ')' if held else ''}"
+        f"driver {facts['driver']['user_version']} stays{held}"
         if _driver_that_stays(facts)
         else "this node is without a driver of NVIDIA's after the removal"
     )
@@ -455,19 +456,19 @@ def left(facts: Facts, kept: Collection[str], *, restores: bool = True) -> str:
     return f"still there: {'; '.join(told)}" if told else ""
 
 
-def check(facts: Facts, told: Sequence[str] = ()) -> Check:
+def check(facts: Facts, told: Sequence[str]) -> Check:
     """The judgement of a node from which all went that gpuwright is known to have brought. ``told``: what stays by the plan."""
     unread = refusals.unread(facts)
     if unread:
         return checks.incomplete("removal.left", "; ".join(unread.values()))
     stays = unrecorded(facts)
-    unknown = unrecorded_text(stays) if stays else "; ".join(row["text"] for row in unproven(facts))
-    if not unknown:
+    unsure = unrecorded_text(stays) if stays else "; ".join(row["text"] for row in unproven(facts))
+    if not unsure:
         reason = f"all is gone that may go; {' '.join(told)}" if told else "nothing of gpuwright is on this node"
         return checks.passed("removal.left", reason=reason)
     manager = "dnf remove" if facts["packages"]["manager"] == "dnf" else "apt-get purge"
     remedy = f"take away what you do not want with {manager}, and the sources with rm"
-    return checks.incomplete("removal.left", unknown, action="configure", remedy=remedy)
+    return checks.incomplete("removal.left", unsure, action="configure", remedy=remedy)
 
 
 def check_of_driver(facts: Facts, restored: Restore, *, pending: bool) -> Check:

@@ -188,11 +188,10 @@ class RemovalWork(TypedDict, total=False):
     sentences.
     ``driver``: whether something of ``by_role`` (roles that take back what they did, each by tasks of its own), ``restore`` (a driver) and
     ``runfile`` (an uninstaller) is to be done.
-    ``packages`` go: apt purges those in ``purged``, and only removes those in ``removed``, of which a purge would delete data, or
-    settings that lay there before. ``also``: what dnf takes away: packages of ours and those that may go with them; ``keys``: rpm's own
-    of package sources.
-    ``locks``: whether lines of ours may be in dnf's list. ``streams``: module streams to go back to; ``stream_files``: what dnf keeps of
-    those that nobody had enabled, as patterns. ``made``: what packages made for themselves. ``engine``: whether its group goes.
+    ``packages`` go: apt purges those in ``purged``, and only removes those in ``removed``, of which a purge would delete data, or settings
+    that lay here before. ``also``: what dnf takes away: packages of ours and those that may go with them; ``keys``: rpm's own of package
+    sources. ``locks``: whether lines of ours may be in dnf's list. ``streams``: module streams to go back to; ``stream_files``: what dnf
+    keeps of those that nobody had enabled, as patterns. ``made``: what packages made for themselves. ``engine``: whether its group goes.
     ``hooks``: programs that give the boot loader its default back. ``reload``: whether units of systemd went; ``menu``: whether the boot
     menu has to be written. Of files that were put aside ``put_back`` are those in whose place is nothing; of those in ``unmark`` the
     lines that were put out of force count again; ``keep`` (in ``keep_directories``): copies of what would be lost, or is changed.
@@ -259,14 +258,15 @@ def goes(context: Context, plan: Mapping[str, object]) -> RemovalWork:
     _refuse_untried(packages, said, given.get("untried"))
     _refuse_others(packages, [*_going(said.get(tuple(_TRIAL + packages)) or ()), *given["others"]], given["also"])
     settings = sections.history(facts).get("settings") or ()
-    data = [name for name in packages if _data_of(facts, name, packages, wanted["files"], said, there)]
-    removed = [name for name in packages if name in settings or name in data]
+    removed = [
+        name for name in packages if name in settings or _data_of(facts, name, packages, wanted["files"], said, there)
+    ]
     return {
         "again": False,
         "kept": given["kept"],
         "told": [
             *engines.told(facts, stays, given["kept"]),
-            *_told(facts, packages, data, there),
+            *_told(facts, packages, removed, there),
             *_told_of_files(facts, given["aside"]),
         ],
         "removed": removed,
@@ -405,7 +405,7 @@ def _needs(lines: Iterable[str]) -> list[str]:
 
 def _told(facts: Facts, packages: Sequence[str], removed: Sequence[str], there: Collection[str]) -> list[str]:
     """What stays of the packages that go, with the command that would take it away."""
-    purge = {path: name for name in removed for path in _PURGED[name] if path in there}
+    purge = {path: name for name in removed for path in _PURGED.get(name, ()) if path in there}
     stays = [path for path in engines.data_of(packages) if path in there and path not in engines.ours(facts, packages)]
     return [
         *(
