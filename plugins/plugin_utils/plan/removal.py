@@ -307,7 +307,8 @@ def _driver_that_stays(facts: Facts) -> list[str]:
     """
     original = sections.history(facts).get("original")
     present = facts["driver"]["packages"] or {}
-    return list(present) if original and set(original["packages"]) & set(present) else []
+    both = original is not None and _replaced(original, facts) and set(original["packages"]) & set(present)
+    return list(present) if both else []
 
 
 def _records(facts: Facts) -> str:
