@@ -105,7 +105,7 @@ def test_a_docker_that_is_stopped_stays_with_all_that_it_holds(system: System) -
     )
     system.node.shell(f"python3 -c '{_REMEMBER}'")
     told = [row["text"] for row in system.node.run("remove").host["warnings"]]
-    assert [text.partition(" ")[0] for text in told] == ["driver", "Docker", "containerd"]
+    assert {"driver", "Docker", "containerd"} <= {text.partition(" ")[0] for text in told}, told
     assert "driver 570.1, which somebody else had installed, cannot come back" in told[0]
     gone = system.node.run("remove", "--yes")
     assert (gone.code, gone.host["verdict"]) == (0, "pass"), str(gone)
