@@ -137,6 +137,8 @@ from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import packages, services
 from ansible_collections.gpuwright.node.plugins.module_utils.records import (
+    data_directories,
+    history,
     history_writer,
     resume,
     run_lock,
@@ -212,6 +214,7 @@ def start(host: Host, given: Options, check: bool) -> tuple[list[str], list[str]
     """All that comes before the first change; the paths that are written, and those that are removed."""
     written = begin(host, given["seals"], given["owner"], given["takes_over"], check, given["alone"])
     if not check and not host.of_user:
+        data_directories.begin(host, history.read(host)["brought"])
         history_writer.begin(host, given["remember"], given["gave_way"], given["alone"])
     removed = [] if host.of_user else resume.drop(host, check)
     if given["alone"]:
@@ -284,6 +287,27 @@ def end(host: Host, owner: str, failed: bool, check: bool) -> list[str]:
     return release(host, owner, check) + (resume.drop(host, check) if calls_off else [])
 
 
+def carry_out(host: Host, given: Options, check: bool) -> tuple[list[str], list[str]]:
+    """Do what the state says; the paths that are written, and those that are removed."""
+    state, owner = given["state"], given["owner"]
+    if owner and state not in ("begun", "released") and not check:
+        run_lock.hold(host, owner)
+    if state == "begun":
+        return start(host, given, check)
+    if state == "left":
+        return leave(host, given["seals"], check), []
+    if state == "sealed":
+        written = seal(host, given["seals"], check)
+        if not check and not host.of_user:
+            history_writer.end(host)
+        return written, []
+    if state == "proven" and given["proof"]:
+        return prove(host, given["proof"], check), []
+    if state == "removed":
+        return [], history_writer.forget(host, check)
+    return [], end(host, owner, given["failed"], check) if state == "released" else []
+
+
 def main() -> None:
     """Read the options, do the one thing, answer."""
     module = AnsibleModule(
@@ -314,25 +338,8 @@ def main() -> None:
     given = module.params
     places = paths.of_user() if given["user"] else paths.ROOTS
     host = Host(root=given["root"], timeout=given["timeout"], places=places)
-    written: list[str] = []
-    removed: list[str] = []
     try:
-        if given["owner"] and given["state"] not in ("begun", "released") and not module.check_mode:
-            run_lock.hold(host, given["owner"])
-        if given["state"] == "begun":
-            written, removed = start(host, given, module.check_mode)
-        elif given["state"] == "left":
-            written = leave(host, given["seals"], module.check_mode)
-        elif given["state"] == "sealed":
-            written = seal(host, given["seals"], module.check_mode)
-            if not module.check_mode and not host.of_user:
-                history_writer.end(host)
-        elif given["state"] == "proven":
-            written = prove(host, given["proof"], module.check_mode)
-        elif given["state"] == "removed":
-            removed = history_writer.forget(host, module.check_mode)
-        elif given["state"] == "released":
-            removed = end(host, given["owner"], given["failed"], module.check_mode)
+        written, removed = carry_out(host, given, module.check_mode)
     except seals.SealError as exc:
         module.fail_json(msg=str(exc))
     except OSError as exc:

@@ -124,6 +124,12 @@ def parse_dpkg_status(text: str, native: str | None = None) -> dict[str, Package
     return packages
 
 
+def removed_with_settings(host: Host) -> list[str]:
+    """Packages that somebody removed and whose settings dpkg keeps."""
+    stanzas = ["\n" + part for part in (host.read(DPKG_STATUS, "packages.installed") or "").split("\n\n")]
+    return sorted(_field(each, "Package") for each in stanzas if _field(each, "Status").endswith(" config-files"))
+
+
 def with_journal(status: str, steps: Iterable[str]) -> str:
     """dpkg's record with what the files of its journal, in their order, say since, as dpkg itself reads both.
 
