@@ -63,7 +63,8 @@ class ActionModule(NodeAction):
         left = sealing.unmet(drafted)
         if left:
             reasons = "; ".join(finding.reason for finding in left)
-            raise AnsibleActionFail(f"did not converge, the node is still not as wished: {reasons}")
+            reason = f"did not converge, the node is still not as wished: {reasons}"
+            raise AnsibleActionFail(reason, result={"of_driver": sealing.of_driver(drafted, begun)})
         plan = finish(drafted, None)
         seals = {name: self._record(name, plan, facts) for name in sealing.to_seal(plan, begun["components"], facts)}
         look.keep({"state": "sealed", "seals": seals, "owner": begun["owner"]})
@@ -84,7 +85,8 @@ class ActionModule(NodeAction):
         # What the index lacked when the run was planned it lacks now too.
         drafted = look.draft(facts, only=[], applied=begun["stack"], absent=begun.get("absent"))
         if not isinstance(drafted, Draft):
-            raise AnsibleActionFail(f"did not converge: {drafted['why_not']}")
+            # As where cards are gone: that is no fault of the driver.
+            raise AnsibleActionFail(f"did not converge: {drafted['why_not']}", result={"of_driver": False})
         return drafted
 
     def _seal_done(self, look: NodeSession, begun: Plan, failed: str) -> None:

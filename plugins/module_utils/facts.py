@@ -25,7 +25,7 @@ InitramfsTool = Literal["update-initramfs", "dracut"]
 DriverOwner = Literal["packages", "runfile", "none", "host", "unknown"]
 DriverSource = Literal["nvidia", "distro", "runfile"]
 DefaultKind = Literal["alternatives", "link", "other"]
-ToolkitState = Literal["begun", "done"]
+ToolkitState = Literal["begun", "staged", "done"]
 ArchivedLibrary = Literal["cudnn", "nccl", "tensorrt"]
 ArchiveState = Literal["begun", "done"]
 DockerOriginal = Literal["file", "none"]
@@ -733,7 +733,9 @@ class ToolkitRecord(TypedDict):
     release: str
     """Release of the file"""
     state: ToolkitState
-    """Whether its installer ended"""
+    """Whether its installer ended, and where it worked: in the directory itself (begun, by an earlier version) or beside it (staged)"""
+    packaged: bool | None
+    """Whether packages brought something into that directory; null where their manager did not tell"""
 
 
 class ArchiveRecord(TypedDict):

@@ -18,6 +18,7 @@ options:
     description:
       - C(begun) takes the lock, puts a mark in place of the seals of the components in O(seals), and calls off what an earlier run
         left to go on after the next boot.
+      - C(left) completes the marks of a role that was used alone and has ended, of the components in O(seals), with what it wrote.
       - C(held) says before the next change that the run goes on. It fails where another run has had the node meanwhile, and takes the lock
         again where a boot took it along.
       - C(sealed) writes O(seals) with the values that the node really has.
@@ -26,10 +27,11 @@ options:
       - C(removed) removes every record of gpuwright on the node, and gives the lock back.
     type: str
     required: true
-    choices: [begun, held, sealed, proven, released, removed]
+    choices: [begun, held, left, sealed, proven, released, removed]
   seals:
     description:
-      - Components to seal, each with C(digest), C(stack), C(gpus) and C(manages); for O(state=begun) C(stack) and C(gpus) are enough.
+      - Components to seal, each with C(digest), C(stack), C(gpus) and C(manages); O(state=begun) needs no C(digest), and O(state=left) the
+        names alone.
       - C(manages) holds lists of C(files), C(light_files), C(packages), C(services) and C(environments).
     type: dict
     default: {}
@@ -56,10 +58,6 @@ options:
         cut off. The lock is given back at once.
     type: bool
     default: false
-  brings:
-    description: Packages that the role used alone is about to install, version by name; for O(alone=true). Taking back knows them by this.
-    type: dict
-    default: {}
   takes_over:
     description: Owner of a run that is known to be dead; its lock is replaced.
     type: str
@@ -160,7 +158,6 @@ class Options(TypedDict):
     remember: DriverState | None
     gave_way: FailedDriver | None
     alone: bool
-    brings: dict[str, str]
     takes_over: str | None
     failed: bool
     user: bool
@@ -205,7 +202,7 @@ def begin(
         except seals.SealError:
             present = None
         sealing.write_object(
-            host, seals.path_of(component, host.places), sealing.begun(component, given, present, alone)
+            host, seals.path_of(component, host.places), sealing.begun(host, component, given, present, alone)
         )
     named = [seals.path_of(component, host.places) for component in sorted(wanted)]
     return ([host.places.lock] if new else []) + named
@@ -215,12 +212,24 @@ def start(host: Host, given: Options, check: bool) -> tuple[list[str], list[str]
     """All that comes before the first change; the paths that are written, and those that are removed."""
     written = begin(host, given["seals"], given["owner"], given["takes_over"], check, given["alone"])
     if not check and not host.of_user:
-        brings = given["brings"] if given["alone"] else None
-        history_writer.begin(host, given["remember"], packages.installed(host), given["gave_way"], brings)
+        history_writer.begin(host, given["remember"], given["gave_way"], given["alone"])
     removed = [] if host.of_user else resume.drop(host, check)
     if given["alone"]:
         removed += release(host, given["owner"], check)
     return written, removed
+
+
+def leave(host: Host, wanted: dict[str, sealing.Wanted], check: bool) -> list[str]:
+    """Complete the marks of a role that was used alone; their paths."""
+    written = []
+    for component in sorted(wanted):
+        mark = seals.read(host, component)
+        if mark is None or not mark.get("alone"):
+            continue
+        written.append(seals.path_of(component, host.places))
+        if not check:
+            sealing.write_object(host, written[-1], sealing.left(host, mark))
+    return written
 
 
 def _same(old: seals.Record | None, new: seals.Record) -> bool:
@@ -282,7 +291,7 @@ def main() -> None:
             "state": {
                 "type": "str",
                 "required": True,
-                "choices": ["begun", "held", "sealed", "proven", "released", "removed"],
+                "choices": ["begun", "held", "left", "sealed", "proven", "released", "removed"],
             },
             "seals": {"type": "dict", "default": {}},
             "proof": {"type": "dict"},
@@ -290,7 +299,6 @@ def main() -> None:
             "remember": {"type": "dict"},
             "gave_way": {"type": "dict"},
             "alone": {"type": "bool", "default": False},
-            "brings": {"type": "dict", "default": {}},
             "takes_over": {"type": "str"},
             "failed": {"type": "bool", "default": False},
             "user": {"type": "bool", "default": False},
@@ -313,10 +321,12 @@ def main() -> None:
             run_lock.hold(host, given["owner"])
         if given["state"] == "begun":
             written, removed = start(host, given, module.check_mode)
+        elif given["state"] == "left":
+            written = leave(host, given["seals"], module.check_mode)
         elif given["state"] == "sealed":
             written = seal(host, given["seals"], module.check_mode)
             if not module.check_mode and not host.of_user:
-                history_writer.end(host, packages.installed(host))
+                history_writer.end(host)
         elif given["state"] == "proven":
             written = prove(host, given["proof"], module.check_mode)
         elif given["state"] == "removed":

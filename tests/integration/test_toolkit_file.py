@@ -54,7 +54,8 @@ def record(machine: Node, version: str) -> dict[str, str]:
 
 def is_tidy(machine: Node) -> None:
     """Neither a file of NVIDIA's nor what it unpacked is left, and no driver came with it."""
-    assert machine.shell("find /var/lib/gpuwright/cuda -mindepth 1; ls -d /tmp/selfgz.* 2>/dev/null || true") == ""
+    left = "find /var/lib/gpuwright/cuda -mindepth 1; ls -d /tmp/selfgz.* /usr/local/.gpuwright-* 2>/dev/null || true"
+    assert machine.shell(left) == ""
     assert machine.shell("ls /etc/gpuwright-sim/driver-of-a-toolkit 2>&1 || true").startswith("ls: ")
 
 
@@ -109,9 +110,15 @@ def test_cut_off_in_the_middle_the_other_one_works_and_the_next_run_completes(ma
         machine.cut_up_when("test -e /run/held")
     finally:
         machine.shell(f"rm -f {_WAITS} /run/held")
-    assert record(machine, "11.8")["state"] == "begun"
-    assert machine.shell("ls /usr/local/cuda-11.8").split(), "nothing was begun"
+    assert record(machine, "11.8")["state"] == "staged"
+    assert machine.shell("ls /usr/local/.gpuwright-cuda-11.8").split(), "nothing was begun"
+    assert machine.shell("ls -A /usr/local/cuda-11.8") == ""
     works(machine, "12.2")
+    machine.shell("echo mine > /usr/local/cuda-11.8/mine")
+    refused = machine.up()
+    assert refused.code == 1, str(refused)
+    assert "Expected nothing in /usr/local/cuda-11.8" in str(refused), str(refused)
+    assert machine.shell("cat /usr/local/cuda-11.8/mine; rm /usr/local/cuda-11.8/mine") == "mine\n"
     healed = machine.up()
     assert healed.code == 0, str(healed)
     assert [row["action"] for row in healed.host["changes"] if row["component"] == "cuda"] == ["repair"]

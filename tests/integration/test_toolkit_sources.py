@@ -186,7 +186,7 @@ def cut_while_it_is_unpacked(machine: Node) -> None:
     finally:
         machine.shell(f"rm -f {_TAR} /run/held")
     assert json.loads(machine.shell(f"cat {_RECORD}"))["state"] == "begun"
-    assert machine.shell(f"ls {_HOME}/cudnn-*/include").split(), "nothing was unpacked"
+    assert machine.shell(f"ls {_HOME}/.gpuwright-cudnn/include").split(), "nothing was unpacked"
 
 
 def of_cudnn(machine: Node) -> list[str]:

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import os
-from typing import Literal, Mapping, NamedTuple, Tuple
+from typing import Literal, Mapping, NamedTuple
 
 #: What stays: root's alone, all of it.
 STATE = "/var/lib/gpuwright"
@@ -13,8 +13,13 @@ STATE = "/var/lib/gpuwright"
 PACKAGES = STATE + "/packages"
 #: Where files lie that bring toolkits and their libraries, and what they unpack meanwhile. It goes when that is done.
 FETCHED = STATE + "/cuda"
-#: Libraries of which archives are put into toolkits: what their records and their directories there are called after.
-ARCHIVED: Tuple[Literal["cudnn", "nccl", "tensorrt"], ...] = ("cudnn", "nccl", "tensorrt")
+#: Libraries of which archives are put into toolkits: what their records and their directories there are called after, and the header that
+#: is led to first and taken away first, so that it tells whether the library is whole.
+ARCHIVED: Mapping[Literal["cudnn", "nccl", "tensorrt"], str] = {
+    "cudnn": "cudnn.h",
+    "nccl": "nccl.h",
+    "tensorrt": "NvInfer.h",
+}
 #: Logs of drivers that failed.
 FAILED = STATE + "/failed"
 #: Files of the host that were in the way, below their whole path.

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from typing import TYPE_CHECKING, Iterator
+from typing import TYPE_CHECKING, Iterator, Mapping
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import paths, versions
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         Modulefiles,
         Toolkit,
         ToolkitRecord,
+        ToolkitState,
     )
 
 #: The toolkit that is taken where none is named.
@@ -41,6 +42,9 @@ _MODULE_SYSTEMS = {
     "/etc/lmod/modulespath": "/etc/lmod/modules",
     "/etc/profile.d/00-modulepath.sh": "/etc/modulefiles",
 }
+#: What a record may say of itself. An installation that an earlier version began went to the place of the toolkit itself ("begun"); by now
+#: it is made beside it ("staged").
+_STATES: Mapping[str, ToolkitState] = {"begun": "begun", "staged": "staged", "done": "done"}
 _OURS = "Written by gpuwright (role cuda)"
 _CUDNN_PACKAGE = re.compile(r"^libcudnn(\d+)(?:-cuda-(\d+))?$")
 
@@ -155,31 +159,57 @@ def _before(host: Host) -> FormerToolkit | None:
 def runfiles(host: Host) -> list[ToolkitRecord]:
     """What gpuwright wrote down of the toolkits that it brought by a file of NVIDIA's."""
     return [
-        {"path": path, "release": release, "state": "done" if done else "begun"}
-        for path, release, done in _records(host, "cuda", "release")
+        {"path": path, "release": release, "state": _STATES[state], "packaged": _packaged(host, path)}
+        for path, release, state in _records(host, "cuda", "release")
     ]
+
+
+def _packaged(host: Host, path: str) -> bool | None:
+    """Whether packages brought something into a directory; None where their manager does not tell."""
+    if not host.exists(path):
+        return False
+    if packages.manager(host) == "apt":
+        argv = ["dpkg-query", f"--admindir={host.at('/var/lib/dpkg')}", "--search", f"{path}/*"]
+        found = host.run(argv, takes_root=True)
+        # 1: nothing.
+        return {0: True, 1: False}.get(-1 if found.rc is None else found.rc)
+    inside = [f"{folder}/{name}" for folder in (path, f"{path}/bin") for name in host.names(folder)]
+    asked = host.run(["rpm", *([] if host.live else ["--root", host.root]), "-qf", path, *inside], takes_root=True)
+    if asked.rc is None:
+        return None
+    return any(line and not line.endswith("is not owned by any package") for line in asked.out.splitlines())
 
 
 def archives(host: Host) -> list[ArchiveRecord]:
     """What gpuwright wrote down of the archives of libraries that it put into toolkits. Their directories may be gone with these."""
     return [
-        {"library": library, "path": path, "version": version, "state": "done" if whole else "begun"}
-        for library in paths.ARCHIVED
-        for path, version, done in _records(host, library, "version")
-        for whole in [done and host.isdir(f"{path}/{library}-{version}")]
+        {
+            "library": library,
+            "path": path,
+            "version": version,
+            "state": "done" if state == "done" and _is_led_to(host, path, f"{library}-{version}", header) else "begun",
+        }
+        for library, header in paths.ARCHIVED.items()
+        for path, version, state in _records(host, library, "version")
     ]
 
 
-def _records(host: Host, name: str, key: str) -> Iterator[tuple[str, str, bool]]:
-    """Of each record of a kind: the path, what it says under `key`, and whether it was done and not only begun. Others are left out."""
+def _is_led_to(host: Host, path: str, directory: str, header: str) -> bool:
+    """Whether the link to a library's header leads into its directory, and that is there."""
+    leads = host.link(f"{path}/include/{header}") or ""
+    return host.isdir(f"{path}/{directory}") and leads.startswith(f"{path}/{directory}/")
+
+
+def _records(host: Host, name: str, key: str) -> Iterator[tuple[str, str, str]]:
+    """Of each record of a kind: the path, what it says under `key`, and its state. Others are left out."""
     for file in host.glob(f"{paths.SETTINGS}/{name}-*.json"):
         try:
             record = json.loads(host.read(file) or "")
             path, version, state = record["path"], record[key], record["state"]
         except (ValueError, KeyError, TypeError, RecursionError):
             continue
-        if isinstance(path, str) and path.startswith("/") and isinstance(version, str) and state in ("begun", "done"):
-            yield path, version, state == "done"
+        if isinstance(path, str) and path.startswith("/") and isinstance(version, str) and state in _STATES:
+            yield path, version, state
 
 
 def modulefiles(host: Host) -> Modulefiles:

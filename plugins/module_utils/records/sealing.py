@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Callable, Mapping, Sequence, TypedDict, TypeVa
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import redact, versions
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.observe import services
 from ansible_collections.gpuwright.node.plugins.module_utils.records import seals
 
 if TYPE_CHECKING:
@@ -90,8 +91,11 @@ def make(
     return seal
 
 
-def begun(component: str, given: Wanted, present: seals.Record | None, alone: bool = False) -> seals.Record:
+def begun(host: Host, component: str, given: Wanted, present: seals.Record | None, alone: bool = False) -> seals.Record:
     """What stands in place of a seal while a run changes its component; after a role that was used alone it stays.
+
+    It names what the run is about to write, for taking back knows it by this: ``files``, by path, of which nobody knows yet what they will
+    be, with the digest of what ``stood`` there before; ``environments``; and ``services``, units that nobody had.
 
     It keeps what a later run has to know when this one is cut off: that the component is ours, the cards that were seen, and
     the versions that the set had. A role used alone has moved these as it was told, and those that give way to another source's
@@ -99,6 +103,7 @@ def begun(component: str, given: Wanted, present: seals.Record | None, alone: bo
     """
     old, stack = present or {}, given.get("stack") or {}
     return {
+        **_about_to_be(host, old, given.get("manages") or {}),
         "schema": seals.SCHEMA,
         "component": component,
         "gpuwright": versions.COLLECTION,
@@ -109,6 +114,28 @@ def begun(component: str, given: Wanted, present: seals.Record | None, alone: bo
         "gpus": given.get("gpus") or old.get("gpus") or [],
         "packages": {} if alone or "replaces" in stack else old.get("packages") or {},
     }
+
+
+def _about_to_be(host: Host, old: seals.Record, manages: Mapping[str, Sequence[str]]) -> seals.Record:
+    files, known = manages.get("files") or [], old.get("files") or {}
+    stood = {path: seals.digest(host, path) for path in files if path not in known}
+    units = [
+        unit
+        for unit in manages.get("services") or []
+        if not services.has_file(host, unit) or f"{services.ADMINISTRATORS}{unit}" in known
+    ]
+    return {
+        "files": {**known, **dict.fromkeys(files)},
+        "stood": {**(old.get("stood") or {}), **{path: found for path, found in stood.items() if found}},
+        "services": {**{unit: {} for unit in units}, **(old.get("services") or {})},
+        "environments": {**{path: {} for path in manages.get("environments") or []}, **(old.get("environments") or {})},
+    }
+
+
+def left(host: Host, mark: seals.Record) -> seals.Record:
+    """The mark of a role that was used alone and has ended, with what it wrote."""
+    there = {path: found or seals.file_record(host, path) for path, found in (mark.get("files") or {}).items()}
+    return {**mark, "files": there}
 
 
 # Writing

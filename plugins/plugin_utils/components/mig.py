@@ -90,9 +90,10 @@ def parted_otherwise(facts: Facts, cards: Sequence[MigCard | WholeCard]) -> list
         row = rows.get(bus_id)
         if row is None or waits(row, bool(card["profiles"])):
             continue
-        profiles = listed.get(row["uuid"] or "", [])
+        profiles = listed.get(row["uuid"] or "")
         if not mig_layout.is_right({**row["mig"], "profiles": profiles}, card["profiles"]):
-            there = ", ".join(profiles) or ("no instances" if row["mig"]["current"] else "MIG is off")
+            unlisted = "instances that nvidia-smi -L does not list" if profiles is None else "no instances"
+            there = ", ".join(profiles or ()) or (unlisted if row["mig"]["current"] else "MIG is off")
             wrong.append((bus_id, there, ", ".join(card["profiles"]) or "MIG off"))
     return wrong
 

@@ -72,13 +72,6 @@ class FactsSummary(TypedDict):
     simulated: bool
 
 
-class Mark(TypedDict):
-    """Mark in a seal's place while a component is changed."""
-
-    stack: object
-    gpus: list[str]
-
-
 class Managed(TypedDict):
     """What a seal records."""
 
@@ -87,6 +80,14 @@ class Managed(TypedDict):
     packages: list[str]
     services: list[str]
     environments: list[str]
+
+
+class Mark(TypedDict):
+    """Mark in a seal's place while a component is changed."""
+
+    stack: object
+    gpus: list[str]
+    manages: Managed
 
 
 class Brings(TypedDict):
@@ -154,8 +155,8 @@ class ToolkitRemoval(TypedDict):
     record: str
     uninstall: list[str]
     """Its own uninstaller; nothing where there is none"""
-    clean: bool
-    """Whether the directory goes whole: its installation was cut off"""
+    staging: str
+    """Where a cut left what its installer had made"""
     registered: bool
     """Whether the alternatives system knows it"""
 
@@ -164,9 +165,10 @@ class ArchiveRemoval(TypedDict):
     """A library of an archive that is taken out of a toolkit."""
 
     path: str
+    directory: str
     take_out: list[list[str]]
     """Commands that take it away"""
-    record: str
+    records: list[str]
 
 
 class GivenBack(TypedDict):
@@ -285,6 +287,8 @@ class Plan(TypedDict):
     begin: dict[str, Mark]
     remember: DriverState | None
     way_back: bool
+    failing: list[str] | None
+    """Checks that did not pass before the driver changed; None where nobody knows"""
     restore: Restore | None
     exchange: PackageExchange | None
     brings: Brings | None

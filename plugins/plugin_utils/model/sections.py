@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Card, Facts, Service, SmiData, User
     from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverStack, History, Seal
 
+    from .plan import Brings
+
 
 def user(facts: Facts) -> User | None:
     """Return the user who works without root; None where it is root's look, or one at root's things."""
@@ -63,3 +65,9 @@ def history(facts: Facts) -> History:
 def service(facts: Facts, unit: str) -> Service:
     """Return the state of a unit; an unknown one where nobody could ask for it."""
     return (facts["services"] or {}).get(unit) or {"active": None, "enabled": None}
+
+
+def another_kernel(facts: Facts, brings: Brings | None) -> str | None:
+    """Return the kernel that boots next where it came after the plan of a run, which brings the driver for another one; else None."""
+    there = facts["kernel"]["next"]
+    return there if brings and brings["kernel"] and there and there != brings["kernel"] else None

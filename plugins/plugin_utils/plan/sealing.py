@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ..components import COMPONENTS, Context, Finding, nvidia_driver, reboot
+from ..model import sections
 from .draft import Draft
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def marks(plan: Plan, context: Context, replaced: Mapping[str, str]) -> dict[str
             stack = stack_part(name, context.stack)
             if name == nvidia_driver.NAME and replaced:
                 stack = {**context.stack["driver"], "replaces": replaced}
-            found[name] = {"stack": stack, "gpus": cards_now}
+            found[name] = {"stack": stack, "gpus": cards_now, "manages": plan["manages"][name]}
     return found
 
 
@@ -43,6 +44,13 @@ def card_ids(facts: Facts) -> list[str]:
 def unmet(drafted: Draft) -> list[Finding]:
     """After an apply: what is still not as wished (the second plan must be empty). A pending boot is not a failure."""
     return [finding for name, found in drafted.findings.items() if name != reboot.NAME for finding in found]
+
+
+def of_driver(drafted: Draft, begun: Plan) -> bool:
+    """Whether what is still not as wished after an apply is the driver's, and for the kernel that the run brought it for."""
+    names = [name for name, found in drafted.findings.items() if found and name != reboot.NAME]
+    touched = any("driver" in COMPONENTS[name].touches for name in names)
+    return touched and sections.another_kernel(drafted.context.facts, begun["brings"]) is None
 
 
 def to_seal(plan: Plan, begun: Sequence[str], facts: Facts) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.base.run import Result
 from ansible_collections.gpuwright.node.plugins.module_utils.facts import Docker
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import (
     containers,
@@ -240,28 +242,62 @@ def test_what_the_default_toolkit_was_before_is_read_from_its_record(tree: Tree,
 
 
 def test_records_of_toolkits_of_files_are_read_and_broken_ones_passed_over(tree: Tree) -> None:
-    good = {"path": "/usr/local/cuda-12.2", "release": "12.2.2", "state": "begun"}
+    good = {"path": "/usr/local/cuda-12.2", "release": "12.2.2", "state": "staged"}
     tree.file("/etc/gpuwright/cuda-12.2.json", json.dumps({**good, "more": 1}))
     tree.file("/etc/gpuwright/cuda-12.3.json", json.dumps({**good, "state": "odd"}))
     tree.file("/etc/gpuwright/cuda-12.4.json", json.dumps({**good, "path": 5}))
     tree.file("/etc/gpuwright/cuda-12.5.json", "{")
     tree.file("/etc/gpuwright/cuda-12.6.json", "[]")
-    assert cuda.observe(tree.host())["runfiles"] == [good]
+    assert cuda.observe(tree.host())["runfiles"] == [{**good, "packaged": False}]
 
 
-def test_records_of_archives_are_read_and_one_without_its_directory_is_not_whole(tree: Tree) -> None:
+@pytest.mark.parametrize(
+    ("manager", "rc", "out", "packaged"),
+    [
+        ("dpkg-query", 0, "cuda-nvcc-12-2: /usr/local/cuda-12.2/bin/nvcc\n", True),
+        ("dpkg-query", 1, "", False),
+        ("dpkg-query", 2, "", None),
+        ("dpkg-query", None, "", None),
+        ("rpm", 0, "cuda-nvcc-12-2-12.2.140-1.x86_64\n", True),
+        ("rpm", 2, "file /usr/local/cuda-12.2 is not owned by any package\ncuda-nvcc-12-2-12.2.140-1.x86_64\n", True),
+        ("rpm", 1, "file /usr/local/cuda-12.2 is not owned by any package\n", False),
+        ("rpm", None, "", None),
+    ],
+)
+def test_whether_packages_brought_something_into_such_a_toolkit_is_asked_of_their_manager(
+    tree: Tree, manager: str, rc: int | None, out: str, packaged: bool | None
+) -> None:
+    good = {"path": "/usr/local/cuda-12.2", "release": "12.2.2", "state": "done"}
+    tree.file("/etc/gpuwright/cuda-12.2.json", json.dumps(good))
+    tree.file("/usr/local/cuda-12.2/bin/nvcc", "")
+    tree.file("/var/lib/dpkg/status" if manager == "dpkg-query" else "/usr/bin/dnf", "")
+    asked: list[list[str]] = []
+
+    def runner(argv: Sequence[str], **_more: Any) -> Result:
+        asked.append(list(argv))
+        return Result(rc, out, "", 0.0, None)
+
+    (found,) = cuda.runfiles(tree.host(runner=runner))
+    assert found["packaged"] is packaged
+    ((program, *words),) = asked
+    assert program == manager
+    assert words[-1] in ("/usr/local/cuda-12.2/*", "/usr/local/cuda-12.2/bin/nvcc")
+
+
+def test_records_of_archives_are_read_and_one_without_its_directory_or_its_header_is_not_whole(tree: Tree) -> None:
     good = {"path": "/usr/local/cuda-12.2", "version": "8.9.7.29", "state": "done"}
     other = {**good, "version": "2.30.7"}
     tree.file("/etc/gpuwright/nccl-12.2.json", json.dumps(other))
     tree.directory("/usr/local/cuda-12.2/nccl-2.30.7")
     tree.file("/etc/gpuwright/cudnn-12.2.json", json.dumps(good))
     tree.file("/usr/local/cuda-12.2/cudnn-8.9.7.29/LICENSE", "")
+    tree.link("/usr/local/cuda-12.2/include/cudnn.h", "/usr/local/cuda-12.2/cudnn-8.9.7.29/include/cudnn.h")
     tree.file("/etc/gpuwright/cudnn-12.3.json", json.dumps({**good, "path": "/usr/local/cuda-12.3"}))
     tree.file("/etc/gpuwright/cudnn-12.4.json", json.dumps({**good, "state": "odd"}))
     tree.file("/etc/gpuwright/cudnn-12.5.json", "{")
     lost = {**good, "path": "/usr/local/cuda-12.3", "state": "begun"}
     ours = [{**each, "library": "cudnn"} for each in (good, lost)]
-    assert cuda.observe(tree.host())["archives"] == [*ours, {**other, "library": "nccl"}]
+    assert cuda.observe(tree.host())["archives"] == [*ours, {**other, "library": "nccl", "state": "begun"}]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from datetime import date
 from pathlib import Path
@@ -25,15 +26,17 @@ from tests.unit.plan import nodes
 
 PATH = "/usr/local/cuda-12.2"
 NAME = "cuda_12.2.2_535.104.05_linux.run"
+STAGING = "/usr/local/.gpuwright-cuda-12.2"
 RECORD = "/etc/gpuwright/cuda-12.2.json"
 
 
-def node(there: str | None = None, state: str | None = None, tools: bool = True) -> Any:
+def node(there: str | None = None, state: str | None = None, tools: bool = True, packaged: bool | None = False) -> Any:
     """A host whose repository has no CUDA 12.2; ``there``: the release that is there, ``state``: what the record says of it."""
     facts = nodes.provisioned()
     facts["packages"]["installed"] |= {"libxml2": "2.12.7"} if tools else {}
     facts["cuda"]["toolkits"] = [{"path": PATH, "version": there}] if there else []
-    facts["cuda"]["runfiles"] = [{"path": PATH, "release": there or "12.2.2", "state": state}] if state else []
+    record = {"path": PATH, "release": there or "12.2.2", "state": state, "packaged": packaged}
+    facts["cuda"]["runfiles"] = [record] if state else []
     facts["cuda"]["default"] |= {"path": PATH if there else None, "registered": [PATH] if there else []}
     return facts
 
@@ -60,7 +63,9 @@ def test_a_toolkit_that_is_missing_comes_from_its_file_with_what_the_installer_n
     (call,) = found["packages"]
     assert call["names"] == ["libxml2"]
     (file,) = found["runfiles"]
-    assert file["command"] == [
+    assert file["command"][:3] == ["unshare", "--mount", "sh"]
+    assert file["command"][-9:] == [
+        PATH,
         "sh",
         f"/var/lib/gpuwright/cuda/{NAME}",
         "--silent",
@@ -71,8 +76,8 @@ def test_a_toolkit_that_is_missing_comes_from_its_file_with_what_the_installer_n
         "--tmpdir=/var/lib/gpuwright/cuda/unpacked",
     ]
     assert "--driver" not in file["command"]
-    assert (file["clean"], file["uninstall"], file["local"]) == (False, [], None)
-    assert [json.loads(file[when]["content"])["state"] for when in ("begun", "done")] == ["begun", "done"]
+    assert (file["staging"], file["uninstall"], file["local"]) == (STAGING, [], None)
+    assert [json.loads(file[when]["content"])["state"] for when in ("begun", "done")] == ["staged", "done"]
     assert {file[when]["path"] for when in ("begun", "done")} == {RECORD}
 
 
@@ -137,12 +142,70 @@ def test_an_upgrade_leaves_what_is_not_ours_and_what_has_no_known_hole(state: st
     assert [each for each in plan["changes"] if each["component"] == "cuda"] == []
 
 
-@pytest.mark.parametrize("there", [None, "12.2.2"])
-def test_an_installation_that_was_cut_off_is_made_anew(there: str | None) -> None:
-    ((action, reason),) = changes(node(there, "begun"))
+@pytest.mark.parametrize("state", ["begun", "staged"])
+def test_an_installation_that_was_cut_off_is_made_anew(state: str) -> None:
+    ((action, reason),) = changes(node(None, state))
     assert (action, reason) == ("repair", f"the installation of the toolkit in {PATH} was cut off")
-    (file,) = work(node(there, "begun"))["runfiles"]
-    assert (file["clean"], file["uninstall"]) == (True, [])
+    (file,) = work(node(None, state))["runfiles"]
+    assert (file["staging"], file["uninstall"]) == (STAGING, [])
+
+
+def test_a_toolkit_that_came_to_its_place_meanwhile_stays_and_what_the_cut_left_goes() -> None:
+    """Such as one of packages, after the file failed."""
+    facts = node("12.2.2", "staged", packaged=True)
+    ((action, reason),) = changes(facts)
+    assert (action, reason.split(" is there")[0]) == ("repair", "the record of a toolkit")
+    found = work(facts)
+    assert found["runfiles"] == []
+    (gone,) = found["remnants"]
+    assert gone == {"path": PATH, "record": RECORD, "uninstall": [], "staging": STAGING, "registered": False}
+
+
+@pytest.mark.parametrize(("there", "state"), [("12.2.0", "staged"), ("12.2.0", "begun"), ("12.2.2", "begun")])
+def test_a_toolkit_of_which_it_is_not_known_that_it_is_ours_is_never_made_anew(there: str, state: str) -> None:
+    """An earlier version installed in the place itself: whether the toolkit there is whole, and whose, nothing tells."""
+    facts = node(there, state)
+    plan = made(facts, version="12.2.2")
+    with pytest.raises(StepRefused, match="which gpuwright did not bring, or not to its end"):
+        cuda.refuse(Context(facts=facts, stack=plan["stack"]), plan)
+
+
+def test_a_toolkit_that_packages_may_have_a_part_in_is_not_uninstalled() -> None:
+    facts = node("12.2.0", "done", packaged=True)
+    plan = made(facts, version="12.2.2")
+    with pytest.raises(StepRefused, match="which gpuwright did not bring"):
+        cuda.refuse(Context(facts=facts, stack=plan["stack"]), plan)
+    unknown = node("12.2.0", "done", packaged=None)
+    with pytest.raises(StepRefused, match="their manager did not tell"):
+        cuda.refuse(Context(facts=unknown, stack=plan["stack"]), plan)
+    assert [change for change in upgraded(facts)["changes"] if change["action"] == "upgrade"] == []
+
+
+def test_the_role_takes_no_toolkit_away_but_by_its_uninstaller() -> None:
+    """What is removed whole are files of ours, and the directory that only the installer saw."""
+    role = Path(__file__).resolve().parents[3] / "roles/cuda/tasks"
+    absent = {
+        str(task["ansible.builtin.file"]["path"])
+        for file in role.glob("*.yml")
+        for task in _tasks(yaml.safe_load(file.read_text()))
+        if task.get("ansible.builtin.file", {}).get("state") == "absent"
+    }
+    assert absent == {
+        "{{ __cuda_archive.staging }}",
+        "{{ __cuda_file.staging }}",
+        "{{ __cuda_gone.record }}",
+        "{{ __cuda_gone.staging }}",
+        "{{ __cuda_work.fetched }}",
+        # Of lists: the records of libraries, modulefiles, a file with what it unpacked.
+        "{{ item }}",
+    }
+
+
+def _tasks(tasks: Any) -> Any:
+    for task in tasks:
+        yield task
+        for part in ("block", "rescue", "always"):
+            yield from _tasks(task.get(part, []))
 
 
 def test_what_somebody_put_into_a_toolkit_is_known_before_it_is_uninstalled(tmp_path: Path) -> None:
@@ -152,8 +215,11 @@ def test_what_somebody_put_into_a_toolkit_is_known_before_it_is_uninstalled(tmp_
         folder.mkdir(parents=True)
     (toolkit / "bin/nvcc").touch()
     (toolkit / "lib64").symlink_to("targets/lib")
-    commands = runfile.contents(str(toolkit), str(state))
+    archives = [f"{toolkit}/{name}-9.27.0.42" for name in paths.ARCHIVED]
+    commands = runfile.contents(str(toolkit), archives, str(state))
+    staging = toolkit.rename(tmp_path / ".gpuwright-cuda-12.2")
     subprocess.run(commands["note"], check=True)
+    staging.rename(toolkit)
     assert sorted((state / "cuda-12.2.files").read_text().split()) == [
         "bin",
         "bin/nvcc",
@@ -175,8 +241,9 @@ def test_what_somebody_put_into_a_toolkit_is_known_before_it_is_uninstalled(tmp_
     assert others() == (1, [])
     (toolkit / "lib64/libmine.so").touch()
     (toolkit / "empty").mkdir()
+    (toolkit / "nccl-mine").mkdir()
     found, names = others()
-    assert (found, sorted(names)) == (0, ["empty", "targets/lib/libmine.so"])
+    assert (found, sorted(names)) == (0, ["empty", "nccl-mine", "targets/lib/libmine.so"])
 
 
 def test_the_role_looks_for_that_before_it_changes_anything() -> None:
@@ -199,11 +266,10 @@ def test_it_is_held_against_what_the_installer_of_that_very_directory_brought() 
 
 
 def test_what_a_cut_left_goes_also_where_that_toolkit_is_no_longer_wished() -> None:
-    facts = node(None, "begun")
-    found = changes(facts, version="12.3")
-    assert ("repair", "what is left of an installation that was cut off is no longer wished") in found
+    facts = node(None, "staged")
+    assert "repair" in [action for action, _reason in changes(facts, version="12.3")]
     (gone,) = work(facts, version="12.3")["remnants"]
-    assert (gone["path"], gone["clean"], gone["record"]) == (PATH, True, RECORD)
+    assert (gone["path"], gone["staging"], gone["record"]) == (PATH, STAGING, RECORD)
     assert work(node("12.2.2", "done"), version="12.3")["remnants"] == []
 
 
@@ -225,7 +291,7 @@ def test_a_toolkit_of_somebody_else_is_never_replaced() -> None:
 def test_a_record_that_names_another_directory_is_not_believed() -> None:
     facts = node()
     facts["cuda"]["runfiles"] = [
-        {"path": path, "release": "12.2.2", "state": "begun"} for path in ("/home", "/usr/local")
+        {"path": path, "release": "12.2.2", "state": "begun", "packaged": False} for path in ("/home", "/usr/local")
     ]
     assert runfile.removals(facts) == []
     assert work(facts)["remnants"] == []
@@ -290,12 +356,40 @@ def test_the_room_for_file_and_toolkit_is_asked_for_before() -> None:
 
 
 @pytest.mark.parametrize(
-    ("there", "state", "uninstalled", "clean"),
-    [("12.2.2", "done", True, False), (None, "done", False, False), (None, "begun", False, True)],
+    ("there", "state", "packaged", "uninstalled"),
+    [
+        ("12.2.2", "done", False, True),
+        (None, "done", False, False),
+        (None, "begun", False, False),
+        (None, "staged", False, False),
+        ("12.2.2", "staged", False, False),
+        ("12.2.2", "done", True, False),
+    ],
 )
-def test_each_of_ours_is_taken_back(there: str | None, state: str, uninstalled: bool, clean: bool) -> None:
-    facts = node(there, state)
+def test_each_of_ours_is_taken_back(there: str | None, state: str, packaged: bool, uninstalled: bool) -> None:
+    facts = node(there, state, packaged=packaged)
     assert len(cuda.take_back(facts)) == 1
     (gone,) = cuda.COMPONENT.removes(facts, [])["cuda_toolkits"]
-    assert (bool(gone["uninstall"]), gone["clean"], gone["registered"]) == (uninstalled, clean, bool(there))
+    assert (bool(gone["uninstall"]), gone["staging"], gone["registered"]) == (uninstalled, STAGING, uninstalled)
     assert cuda.take_back(node("12.2.2")) == []
+
+
+def test_what_nobody_tells_of_is_not_taken_back() -> None:
+    """Its record stays with it, and `remove` says that it is not done."""
+    facts = node("12.2.2", "done", packaged=None)
+    assert cuda.COMPONENT.removes(facts, [])["cuda_toolkits"] == []
+    assert len(cuda.take_back(facts)) == 1
+
+
+def test_an_installer_that_is_shown_a_directory_of_its_own_fills_that_alone(tmp_path: Path) -> None:
+    """The command itself; it needs the right to mount."""
+    staging, place = tmp_path / ".gpuwright-cuda-12.2", tmp_path / "cuda-12.2"
+    for folder in (staging, place):
+        folder.mkdir()
+    make = ["sh", "-c", 'mkdir "$1/bin"; touch "$1/bin/nvcc"', "sh", str(place)]
+    command = [*runfile._SEEN_ELSEWHERE, str(staging), str(place), *make]
+    if os.geteuid() != 0:
+        command = ["unshare", "--map-root-user", *command[1:]]
+    subprocess.run(command, check=True)
+    assert (staging / "bin/nvcc").exists()
+    assert list(place.iterdir()) == []

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import cuda
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components.base import Context
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components.cuda import archive
@@ -83,8 +85,8 @@ def test_libraries_of_one_toolkit_are_told_from_each_other() -> None:
     assert work["undone"] == []
     facts["cuda"]["archives"] = [entry("2.28.9", "begun", library="nccl"), entry()]
     work = made(facts)["work"]["cuda"]
-    assert [each["record"] for each in work["undone"]] == ["/etc/gpuwright/nccl-13.0.json"]
-    assert "/nccl-*" in str(work["undone"][0]["take_out"])
+    assert [each["records"][0] for each in work["undone"]] == ["/etc/gpuwright/nccl-13.0.json"]
+    assert "/nccl-2.28.9" in str(work["undone"][0]["take_out"])
     assert "cudnn" not in str(work["undone"][0]["take_out"])
     reasons = [each["reason"] for each in made(facts)["changes"] if each["component"] == "cuda"]
     assert reasons == ["what a cut left of NCCL is no longer wished"]
@@ -101,7 +103,7 @@ def test_what_a_cut_left_goes_also_where_it_is_no_longer_wished() -> None:
     facts["cuda"]["archives"].append(entry())
     assert changes(facts) == [("repair", None, None)]
     (gone,) = made(facts)["work"]["cuda"]["undone"]
-    assert (gone["path"], gone["record"]) == (other, "/etc/gpuwright/cudnn-12.8.json")
+    assert (gone["path"], gone["records"][0]) == (other, "/etc/gpuwright/cudnn-12.8.json")
     facts["cuda"]["archives"][0]["state"] = "done"
     assert changes(facts) == []
     assert made(facts)["work"]["cuda"]["undone"] == []
@@ -129,12 +131,12 @@ def test_a_toolkit_that_a_file_makes_anew_gets_it_again() -> None:
     facts = node()
     facts["packages"]["installed"] |= {"libxml2": "2.12.7"}
     facts["cuda"]["toolkits"] = [{"path": path, "version": "12.2.0"}]
-    facts["cuda"]["runfiles"] = [{"path": path, "release": "12.2.0", "state": "done"}]
+    facts["cuda"]["runfiles"] = [{"path": path, "release": "12.2.0", "state": "done", "packaged": False}]
     facts["cuda"]["archives"] = [entry(path=path)]
     work = made(facts, cuda_source="runfile", cuda_versions=["12.2.2"])["work"]["cuda"]
     assert [each["path"] for each in work["runfiles"]] == [path]
     assert [each["path"] for each in work["archives"]] == [path]
-    assert work["displaced"][0][:2] == ["find", f"{path}/include/"]
+    assert work["displaced"][1][:2] == ["find", f"{path}/include/"]
     assert made(node(VERSION))["work"]["cuda"]["displaced"] == []
 
 
@@ -142,7 +144,8 @@ def test_the_seal_has_its_record_and_it_is_taken_back() -> None:
     assert RECORD in made(node(VERSION))["manages"]["cuda"]["files"]
     assert removal.foreign(nodes.bare(history={"files": [RECORD]})) == []
     (gone,) = cuda.COMPONENT.removes(node(VERSION), [])["cuda_archives"]
-    assert (gone["path"], gone["record"]) == (PATH, RECORD)
+    assert gone["path"] == PATH
+    assert gone["records"] == [RECORD, "/var/lib/gpuwright/cudnn-13.0.files"]
     assert any(VERSION in str(finding.files) for finding in cuda.take_back(node(VERSION)))
 
 
@@ -174,11 +177,22 @@ def test_it_is_as_large_as_the_table_says_and_more_when_it_is_unpacked(
     assert [round(each.size / 10**9, 1) for each in (file, unpacked)] == [gigabytes, unpacked_gigabytes]
 
 
-def test_a_directory_of_somebody_elses_that_is_called_like_ours_is_looked_for_where_there_is_no_record() -> None:
-    (new,) = made(node())["work"]["cuda"]["archives"]
-    assert new["others"][2] == ["find", f"{PATH}/", "-mindepth", "1", "-maxdepth", "1", "-name", "cudnn-*"]
-    (other,) = made(node("9.8.0.87"))["work"]["cuda"]["archives"]
-    assert len(other["others"]) == 2
+def test_one_archive_for_two_toolkits_is_fetched_once_counted_once_and_there_for_both() -> None:
+    """Its file goes with the directory, after the last of them."""
+    facts = node()
+    planned = made(facts, cuda_versions=["13.0", "13.1"])
+    placings = planned["work"]["cuda"]["archives"]
+    assert [each["path"] for each in placings] == ["/usr/local/cuda-13.0", "/usr/local/cuda-13.1"]
+    assert len({each["file"] for each in placings}) == 1
+    context = Context(facts=facts, stack=planned["stack"])
+    needs = [need for change in planned["changes"] for need in archive.space(change, context)]
+    assert {need.size for need in needs if need.path == "/var/lib/gpuwright/cuda"} == {
+        archive.of_stack(planned["stack"])[0].packed
+    }
+    role = Path(__file__).resolve().parents[3] / "roles/cuda/tasks"
+    assert ".file }}" not in (role / "archive.yml").read_text()
+    *_others, last = yaml.safe_load((role / "install.yml").read_text())
+    assert last["ansible.builtin.file"] == {"path": "{{ __cuda_work.fetched }}", "state": "absent"}
 
 
 # the commands themselves -----------------------------------------------------------------------------------------------
@@ -218,7 +232,7 @@ LAYOUTS: dict[str, tuple[list[str], dict[str, str]]] = {
 
 
 @pytest.fixture(params=LAYOUTS)
-def placing(request: pytest.FixtureRequest, tmp_path: Path) -> archive.Placing:
+def placing(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> archive.Placing:
     """The work for a toolkit with files of its own, and an archive as NVIDIA packs it."""
     place = tmp_path / "cuda-13.0"
     (place / "targets/lib/pkgconfig").mkdir(parents=True)
@@ -237,7 +251,10 @@ def placing(request: pytest.FixtureRequest, tmp_path: Path) -> archive.Placing:
     name, way = ("archive.tar.gz", "-czf") if request.param == "tensorrt" else ("archive.txz", "-cJf")
     subprocess.run(["tar", "-C", packed.parent, way, tmp_path / name, packed.name], check=True)
     found: LibraryArchive = {"path": str(place), "version": "9.27.0.42", "name": name, "addresses": [], "sha256": ""}
-    made = archive._placing(archive.One(archive._KINDS[request.param], found), known=True)
+    kind = archive._KINDS[request.param]
+    monkeypatch.setattr(paths, "STATE", str(tmp_path))
+    before: Any = {"library": kind.key, "path": str(place), "version": found["version"], "state": "begun"}
+    made = archive._placing(archive.One(kind, found), before)
     made["unpack"] = [f"--file={tmp_path}/{name}" if "--file" in each else each for each in made["unpack"]]
     return made
 
@@ -251,16 +268,28 @@ def run(*commands: list[str]) -> None:
         subprocess.run(command, check=True)
 
 
+def put(placing: archive.Placing) -> None:
+    """What the role does."""
+    run(*placing["take_out"])
+    Path(placing["staging"]).mkdir()
+    run(placing["unpack"], placing["note"])
+    run(["mv", "--no-target-directory", placing["staging"], placing["directory"]], *placing["link"])
+
+
+def others(placing: archive.Placing) -> list[str]:
+    """What is somebody else's."""
+    told = [subprocess.run(each, check=True, capture_output=True, text=True).stdout for each in placing["others"]]
+    return [line for text in told for line in text.splitlines()]
+
+
 def test_its_commands_put_it_among_the_toolkits_files_and_take_it_out_again(placing: archive.Placing) -> None:
     before = everything(placing)
     for _again in range(2):
-        run(*placing["take_out"])
-        Path(placing["directory"]).mkdir()
-        run(placing["unpack"], *placing["link"])
+        put(placing)
         assert [path for path in placing["shown"] if not Path(path).is_file()] == []
         assert Path(placing["shown"][1]).resolve().name[-1].isdigit()
         assert Path(placing["path"], "include/cuda.h").exists()
-        assert not any(subprocess.run(each, check=True, capture_output=True).stdout for each in placing["others"])
+        assert others(placing) == []
     # Its headers' own directory is beside them, where they look for it; the toolkit's pkgconfig stays the toolkit's.
     if placing["title"] == "NCCL":
         assert Path(placing["path"], "include/nccl_device/core.h").exists()
@@ -272,12 +301,41 @@ def test_its_commands_put_it_among_the_toolkits_files_and_take_it_out_again(plac
 def test_one_of_somebody_elses_is_seen_and_not_replaced(placing: archive.Placing) -> None:
     header = Path(placing["shown"][0])
     header.write_text("somebody else's")
-    seen = [
-        subprocess.run(each, check=True, capture_output=True, text=True).stdout.split() for each in placing["others"]
-    ]
-    assert seen == [[str(header)], []]
-    Path(placing["directory"]).mkdir()
-    run(placing["unpack"])
+    assert others(placing) == [str(header)]
+    Path(placing["staging"]).mkdir()
+    run(placing["unpack"], placing["note"])
+    run(["mv", "--no-target-directory", placing["staging"], placing["directory"]])
     assert subprocess.run(placing["link"][0], check=False, capture_output=True).returncode != 0
     run(*placing["take_out"])
     assert header.read_text() == "somebody else's"
+
+
+def test_what_somebody_else_has_beside_it_and_in_it_stays(placing: archive.Placing) -> None:
+    toolkit, directory = Path(placing["path"]), Path(placing["directory"])
+    foreign = toolkit / f"{directory.name.partition('-')[0]}-mine/lib/mine.so"
+    foreign.parent.mkdir(parents=True)
+    foreign.write_text("somebody else's")
+    link = toolkit / "lib64" / Path(placing["shown"][1]).name.replace(".so", "_mine.so")
+    link.symlink_to(foreign)
+    put(placing)
+    inside, changed = directory / "mine.txt", Path(placing["shown"][0]).resolve()
+    inside.write_text("somebody else's")
+    changed.write_text("changed by somebody else")
+    assert sorted(others(placing)) == sorted([str(link), "mine.txt", str(changed.relative_to(directory))])
+    run(*placing["take_out"])
+    assert foreign.read_text() == inside.read_text() == "somebody else's"
+    assert link.resolve() == foreign
+    assert sorted(path for path in directory.rglob("*") if path.is_file()) == sorted([inside, changed])
+    assert not Path(placing["shown"][1]).is_symlink()
+
+
+def test_without_its_list_nothing_of_a_directory_is_taken_for_ours(placing: archive.Placing) -> None:
+    """Versions before this one wrote none."""
+    put(placing)
+    (listed,) = Path(placing["path"]).parent.glob("*.files")
+    listed.unlink()
+    there = sorted(Path(placing["directory"]).rglob("*"))
+    assert others(placing) != []
+    run(*placing["take_out"])
+    assert sorted(Path(placing["directory"]).rglob("*")) == there
+    assert not Path(placing["shown"][0]).exists()

@@ -15,7 +15,7 @@ from ansible.errors import AnsibleActionFail
 from ansible_collections.gpuwright.node.plugins.action.seal import ActionModule
 from ansible_collections.gpuwright.node.plugins.module_utils.base.versions import EVERY_PACKAGE
 from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components import COMPONENTS, SEALED
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components import COMPONENTS, SEALED, Context
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import document, index_query, removal, sealing
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import Draft, make_draft
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.finish import finish
@@ -123,6 +123,14 @@ def test_a_workstation_reads_what_helps_with_a_black_screen_only_before_a_boot()
     screen = {"nvidia_screens": [{"card": "card0", "connector": "DP-1", "bus_id": "00000000:18:00.0"}]}
     assert any("nomodeset" in line for line in plan(nodes.bare(display=screen))["rescue"])
     assert plan(nodes.provisioned(display=screen))["rescue"] == []
+
+
+def test_the_marks_of_what_changes_name_what_it_manages() -> None:
+    made = plan(nodes.bare(), verb="up")
+    assert made["begin"]
+    for name, mark in made["begin"].items():
+        assert mark["manages"] == made["manages"][name]
+    assert any(mark["manages"]["files"] for mark in made["begin"].values())
 
 
 def test_a_plan_whose_packages_bring_another_kernel_is_refused() -> None:
@@ -815,3 +823,21 @@ def test_a_node_that_answers_no_more_after_a_failure_keeps_its_marks(done: Any) 
     look: Any = Looked(cut(done), begun, answers=False)
     ActionModule.__new__(ActionModule)._seal_done(look, begun, "frameworks")
     assert look.kept == []
+
+
+@pytest.mark.parametrize(("ignored", "blacklisted"), [((), True), (("00000000:18:00.0",), False)])
+def test_nouveau_stays_for_a_card_that_is_left_alone_beside_a_driver_that_works(
+    ignored: tuple[str, ...], blacklisted: bool
+) -> None:
+    """The driver is somebody else's and stays as it is: it works beside nouveau already."""
+    facts = nodes.provisioned()
+    old, new = (
+        {**card, "driver": name} for card, name in zip(facts["pci"]["gpus"], ("nouveau", "nvidia"), strict=True)
+    )
+    facts["pci"]["gpus"] = [old, new]
+    adopted: Any = {"driver": {"source": "nvidia", "adopted": True}}
+    context = Context(facts=facts, stack=adopted, unmanaged=ignored)
+    assert COMPONENTS["nouveau_blacklist"].wanted(context) is blacklisted
+    own: Any = {"driver": {"source": "nvidia", "adopted": False}}
+    ours = Context(facts=facts, stack=own, unmanaged=ignored)
+    assert COMPONENTS["nouveau_blacklist"].wanted(ours)

@@ -2,8 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Libraries as NVIDIA's archives inside a toolkit: each is unpacked into a directory of its own there, to which links among its files lead.
 
-A record beside our settings says that one is ours, and whether it is whole: what was cut off is known by it and made anew. What somebody
-copied among the toolkit's files is never replaced.
+A record beside our settings says that one is ours, and whether it is whole: what was cut off is known by it and made anew. A list has the
+files that it brought, with their sizes and times: these go again, as far as they are unchanged, and nothing else. What somebody copied
+among the toolkit's files is never replaced.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, TypedDict, cast
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypedDict, cast
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
 
@@ -38,11 +39,11 @@ class Kind:
     """A library that comes as an archive.
 
     key: in the stack, in the name of its directory and of its record; title: for a person. headers, libraries: what its files are called,
-    in include and lib of the archive, and by links in the toolkit. shown: two of them that show that it is there. packed: bytes of an
-    archive whose size no table has, at most; unpacked: how many times as large it is then, assumed.
+    in include and lib of the archive, and by links in the toolkit. shown: two of them that show that it is there, a header first. packed:
+    bytes of an archive whose size no table has, at most; unpacked: how many times as large it is then, assumed.
     """
 
-    key: str
+    key: Literal["cudnn", "nccl", "tensorrt"]
     title: str
     headers: Sequence[str]
     libraries: Sequence[str]
@@ -68,7 +69,7 @@ _TENSORRT = Kind(
     9 * 10**9,
     2.2,
 )
-_KINDS = {each.key: each for each in (_CUDNN, _NCCL, _TENSORRT)}
+_KINDS: Mapping[str, Kind] = {each.key: each for each in (_CUDNN, _NCCL, _TENSORRT)}
 
 
 class Way(NamedTuple):
@@ -119,8 +120,9 @@ class Placing(TypedDict):
     """An archive that the role puts into a toolkit.
 
     ``title``: what it is of; ``variable``: of the role, that wishes it. ``file``: where it is fetched to. ``others``: commands that name
-    what is there of somebody else's. ``take_out``: commands that take away what was there of ours; ``directory``: where it is unpacked by
-    ``unpack``; ``link``: commands that lead to its files from the toolkit's; ``shown``: files that are there then.
+    what is there of somebody else's. ``take_out``: commands that take away what was there of ours, in ``former``; ``staging``: where it is
+    unpacked by ``unpack`` and listed by ``note``; ``directory``: where it is put then; ``link``: commands that lead to its files from the
+    toolkit's; ``shown``: files that are there then.
     """
 
     title: str
@@ -132,8 +134,11 @@ class Placing(TypedDict):
     sha256: str
     others: list[list[str]]
     take_out: list[list[str]]
-    directory: str
+    former: str | None
+    staging: str
     unpack: list[str]
+    note: list[str]
+    directory: str
     link: list[list[str]]
     shown: list[str]
     begun: File
@@ -176,7 +181,10 @@ def displaced(context: Context, plan: Plan) -> list[list[str]]:
     """What takes ours out of toolkits that files make anew: their place has to be empty."""
     anew = _made_anew(context, plan)
     return [
-        command for key, path in _recorded(context.facts) if path in anew for command in _taking_out(_KINDS[key], path)
+        command
+        for (key, path), each in _recorded(context.facts).items()
+        if path in anew
+        for command in _taking_out(_KINDS[key], path, each["version"])
     ]
 
 
@@ -223,12 +231,13 @@ def _finding(context: Context, one: One) -> Finding:
 def placings(context: Context, plan: Plan) -> list[Placing]:
     """What the role does, archive by archive."""
     known = _recorded(context.facts)
-    return [_placing(each, each.place in known) for each in coming(context, plan)]
+    return [_placing(each, known.get(each.place)) for each in coming(context, plan)]
 
 
-def _placing(one: One, known: bool) -> Placing:
+def _placing(one: One, known: ArchiveRecord | None) -> Placing:
     kind, archive, directory = one.kind, one.archive, one.directory
     path, file = archive["path"], f"{runfile.DIRECTORY}/{archive['name']}"
+    staging, before = _staging(kind, path), known["version"] if known else None
     return {
         "title": kind.title,
         "variable": f"cuda_{kind.key}",
@@ -237,13 +246,16 @@ def _placing(one: One, known: bool) -> Placing:
         "file": file,
         "addresses": list(archive["addresses"]),
         "sha256": archive["sha256"],
-        "others": _seeing_others(kind, path, known),
-        "take_out": _taking_out(kind, path),
-        "directory": directory,
+        "others": _seeing_others(one, before),
+        "take_out": _taking_out(kind, path, before) if before else [],
+        "former": _directory(kind, path, before) if before else None,
+        "staging": staging,
         "unpack": [
-            "tar", "--extract", _way(archive["name"]).option, f"--file={file}", f"--directory={directory}", "--strip-components=1",
+            "tar", "--extract", _way(archive["name"]).option, f"--file={file}", f"--directory={staging}", "--strip-components=1",
             "--no-same-owner",
         ],
+        "note": ["find", f"{staging}/", "!", "-type", "d", "-fprintf", noted(kind, path), _LINE],
+        "directory": directory,
         # The slash at the end follows a lib that is a link, as TensorRT's is.
         "link": [
             ["find", f"{directory}/{inside}/", "-mindepth", "1", "-maxdepth", "1", *_named(names),
@@ -256,15 +268,30 @@ def _placing(one: One, known: bool) -> Placing:
     }  # fmt: skip
 
 
-def _seeing_others(kind: Kind, path: str, known: bool) -> list[list[str]]:
-    """Commands that name files that are no links to ours, and directories that are called like ours where no record is ``known``."""
-    ours = f"{kind.key}-*"
-    inside = ["-mindepth", "1", "-maxdepth", "1"]
+#: What a list says of a file: its place below the directory, its size, and when it was changed.
+_LINE = "%P\\t%s\\t%T@\\n"
+_THERE = f"find \"$1/\" ! -type d -printf '{_LINE}'"
+_LISTED = "grep --text --line-regexp --fixed-strings --file"
+#: Prints what is in the directory $1 and not, or no longer so, in the list $2.
+_NOT_LISTED = f"""test -d "$1" || exit 0
+test -f "$2" || set -- "$1" /dev/null
+{_THERE} | {_LISTED}="$2" --invert-match --max-count=8 | cut --fields=1"""
+#: Takes away what is there as the list $2 has it, and the directories that are empty then.
+_TAKE_LISTED = f"""test -d "$1" || exit 0
+{_THERE} | {_LISTED}="$2" | cut --fields=1 | (cd "$1"; tr '\\n' '\\0' | xargs --null --no-run-if-empty rm --force --)
+find "$1" -depth -type d -empty -delete"""
+
+
+def _seeing_others(one: One, before: str | None) -> list[list[str]]:
+    """Commands that name files that are no links to ours (of the version ``before``), and what is in the directory that ours is to have."""
+    kind, path = one.kind, one.archive["path"]
+    leads = ["!", "-lname", f"{_directory(kind, path, before)}/*"] if before else []
     files = [
-        ["find", f"{path}/{folder}/", *inside, *_named(names), "!", "-lname", f"{path}/{ours}"]
+        ["find", f"{path}/{folder}/", "-mindepth", "1", "-maxdepth", "1", *_named(names), *leads]
         for _inside, folder, names in kind.folders
     ]
-    return files if known else [*files, ["find", f"{path}/", *inside, "-name", ours]]
+    listed = noted(kind, path) if before == one.archive["version"] else "/dev/null"
+    return [*files, ["sh", "-c", _NOT_LISTED, one.directory, one.directory, listed]]
 
 
 def _named(names: Sequence[str]) -> list[str]:
@@ -277,13 +304,28 @@ def _directory(kind: Kind, path: str, version: str) -> str:
     return f"{path}/{kind.key}-{version}"
 
 
-def _taking_out(kind: Kind, path: str) -> list[list[str]]:
-    """Commands that take away the links that lead to ours, then the directories that they lead to."""
-    places = [f"{path}/{folder}/" for _inside, folder, _names in kind.folders]
-    ours = f"{kind.key}-*"
+def _staging(kind: Kind, path: str) -> str:
+    """Where it is unpacked: beside its place, so that it goes there in one step."""
+    return f"{path}/.gpuwright-{kind.key}"
+
+
+def noted(kind: Kind, path: str) -> str:
+    """The list of what an archive brought."""
+    return f"{paths.STATE}/{kind.key}-{path.rpartition('-')[2]}.files"
+
+
+def _taking_out(kind: Kind, path: str, version: str) -> list[list[str]]:
+    """Commands that take away what a cut left, the links that lead to ours, its header's first, and then the files that they lead to."""
+    directory = _directory(kind, path, version)
+    leads = ["-lname", f"{directory}/*", "-delete"]
     return [
-        ["find", *places, "-maxdepth", "1", "-lname", f"{path}/{ours}", "-delete"],
-        ["find", f"{path}/", "-maxdepth", "1", "-name", ours, "-exec", "rm", "--recursive", "--force", "{}", "+"],
+        ["rm", "--recursive", "--force", _staging(kind, path)],
+        ["find", f"{path}/include/", "-maxdepth", "1", "-name", paths.ARCHIVED[kind.key], *leads],
+        *(
+            ["find", f"{path}/{folder}/", "-maxdepth", "1", *_named(names), *leads]
+            for _inside, folder, names in kind.folders
+        ),
+        ["sh", "-c", _TAKE_LISTED, directory, directory, noted(kind, path)],
     ]
 
 
@@ -303,7 +345,9 @@ def space(change: Change, context: Context) -> list[Need]:
     """What an archive takes, and its file for a while."""
     found = [each for each in coming(context) if each.directory in change["files"]]
     needs = [Need(each.directory, each.unpacked) for each in found]
-    return [*needs, Need(runfile.DIRECTORY, sum(each.packed for each in found))] if needs else []
+    # One file may be for several toolkits.
+    files = {each.archive["name"]: each.packed for each in found}
+    return [*needs, Need(runfile.DIRECTORY, sum(files.values()))] if needs else []
 
 
 # Taking back
@@ -341,4 +385,9 @@ def removals(facts: Facts) -> list[ArchiveRemoval]:
 
 def _removal(each: ArchiveRecord) -> ArchiveRemoval:
     kind, path = _KINDS[each["library"]], each["path"]
-    return {"path": path, "take_out": _taking_out(kind, path), "record": record(kind, path)}
+    return {
+        "path": path,
+        "directory": _directory(kind, path, each["version"]),
+        "take_out": _taking_out(kind, path, each["version"]),
+        "records": [record(kind, path), noted(kind, path)],
+    }

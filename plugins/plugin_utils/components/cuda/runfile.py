@@ -2,7 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Toolkits that come from a file of NVIDIA's each: what is not as wished, how it is brought, and taken away again.
 
-A record beside our settings says of each directory that it is ours, and whether its installer ended: one that was cut off is known by it.
+A record beside our settings says of each directory that it is ours, and whether its installer ended. Until it has, what it makes lies in a
+directory of ours alone, which only the installer sees at the place of the toolkit: what a cut leaves is known, whatever comes to that place
+meanwhile.
 """
 
 from __future__ import annotations
@@ -33,6 +35,8 @@ DIRECTORY = paths.FETCHED
 _TOOLKIT = re.compile(r"/usr/local/cuda-\d{1,3}\.\d{1,3}", re.ASCII)
 #: As two public scripts call it; the guide names the program only.
 _UNINSTALLER, _SILENT = "bin/cuda-uninstaller", "--silent"
+#: Runs a program to which the first directory is where the second one is, which everybody else sees as it was.
+_SEEN_ELSEWHERE = ("unshare", "--mount", "sh", "-ec", 'mount --bind "$1" "$2"; shift 2; exec "$@"', "sh")
 #: Names that a person is told.
 _NAMED = 8
 _GIB = 1024**3
@@ -41,8 +45,8 @@ _GIB = 1024**3
 class Contents(TypedDict):
     """What is in a toolkit's directory, without what our archives put there.
 
-    ``noted``: where it is kept what the installer brought, and ``note``, which writes that. ``look`` lists what is there by now, and
-    ``others`` prints what of it the installer did not bring.
+    ``noted``: where it is kept what the installer brought, and ``note``, which writes that of a new one. ``look`` lists what is there by
+    now, and ``others`` prints what of it the installer did not bring.
     """
 
     noted: str
@@ -55,9 +59,9 @@ class Installation(TypedDict):
     """A toolkit that the role brings by its file.
 
     ``file``: where the file is put; ``addresses`` that have it, or ``local``, where it lies on the node already (None where it does not).
-    ``clean``: what a cut left is taken away first; ``uninstall``: the program that takes another release away first, or nothing.
-    ``command``: the installer with its arguments; ``temporary``: where it unpacks itself. ``begun`` and ``done``: the record of ours.
-    ``contents``: how it is known that nobody else has something in the directory of a toolkit that is uninstalled.
+    ``uninstall``: the program that takes another release away first, or nothing. ``staging``: the directory that the installer fills, which
+    then takes its place. ``command``: the installer with its arguments; ``temporary``: where it unpacks itself. ``begun`` and ``done``: the
+    record of ours. ``contents``: how it is known that nobody else has something in the directory of a toolkit that is uninstalled.
     """
 
     path: str
@@ -66,8 +70,8 @@ class Installation(TypedDict):
     addresses: list[str]
     local: str | None
     sha256: str
-    clean: bool
     uninstall: list[str]
+    staging: str
     command: list[str]
     temporary: str
     begun: File
@@ -80,9 +84,20 @@ def record(path: str) -> str:
     return f"{paths.SETTINGS}/{path.rpartition('/')[2]}.json"
 
 
+def _staging(path: str) -> str:
+    """Where a toolkit is made: beside its place, so that it goes there in one step."""
+    folder, _slash, name = path.rpartition("/")
+    return f"{folder}/.gpuwright-{name}"
+
+
 def _recorded(facts: Facts) -> Mapping[str, ToolkitRecord]:
     """The records by directory, without those that name what is no toolkit's."""
     return {each["path"]: each for each in facts["cuda"]["runfiles"] if _TOOLKIT.fullmatch(each["path"])}
+
+
+def _ours(facts: Facts) -> Mapping[str, ToolkitRecord]:
+    """The records of toolkits that are in their place, and that no package put something into."""
+    return {path: each for path, each in _recorded(facts).items() if each["state"] == "done" and not each["packaged"]}
 
 
 def _there(facts: Facts, path: str) -> str | None:
@@ -122,7 +137,7 @@ def tools(context: Context, plan: Plan) -> list[str]:
 
 def newer(context: Context) -> Finding | None:
     """The toolkits of ours of which there is a file of a newer release: an upgrade moves them."""
-    known, old = _recorded(context.facts), []
+    known, old = _ours(context.facts), []
     for toolkit, file in of_stack(context.stack):
         there = _there(context.facts, toolkit["path"])
         if there and toolkit["path"] in known and not numeric_version.at_least(there, file["release"]):
@@ -138,7 +153,7 @@ def newer(context: Context) -> Finding | None:
 def findings(context: Context) -> list[Finding]:
     found = [_finding(context, toolkit, file) for toolkit, file in coming(context)]
     left = [each["path"] for each in remnants(context)]
-    reason = "what is left of an installation that was cut off is no longer wished"
+    reason = "the record of a toolkit is there that gpuwright did not bring to its end, or that packages replaced"
     return found + ([Finding("repair", reason, files=left)] if left else [])
 
 
@@ -146,7 +161,7 @@ def _finding(context: Context, toolkit: CudaToolkit, file: ToolkitFile) -> Findi
     path, release = toolkit["path"], file["release"]
     missing, there = missing_packages(context, toolkit["packages"]), _there(context.facts, path)
     known = _recorded(context.facts).get(path)
-    if known and known["state"] == "begun":
+    if known and known["state"] != "done":
         reason = f"the installation of the toolkit in {path} was cut off"
         return Finding("repair", reason, there, release, packages=missing, files=[path])
     if there is not None:
@@ -157,15 +172,20 @@ def _finding(context: Context, toolkit: CudaToolkit, file: ToolkitFile) -> Findi
 
 
 def refuse(context: Context) -> None:
-    """Raise StepRefused where a toolkit of somebody else's would have to go."""
-    known = _recorded(context.facts)
+    """Raise StepRefused where a toolkit would have to go of which it is not known that it is ours."""
+    known = _ours(context.facts)
     for toolkit, file in coming(context):
-        there = _there(context.facts, toolkit["path"])
-        if there and toolkit["path"] not in known:
+        path, there = toolkit["path"], _there(context.facts, toolkit["path"])
+        if there and path not in known:
             raise StepRefused(
-                f"Expected CUDA {file['release']} or nothing in {toolkit['path']}. Found CUDA {there}, which gpuwright did not bring. "
-                f"Nothing was changed. What to do: take it away as it came (its packages, or {toolkit['path']}/{_UNINSTALLER}), or wish "
-                f"CUDA {there}, then run again."
+                f"Expected CUDA {file['release']} or nothing in {path}. Found CUDA {there}, which gpuwright did not bring, "
+                "or not to its end. Nothing was changed. What to do: take it away as it came (its packages, or "
+                f"{path}/{_UNINSTALLER}), or wish CUDA {there}, then run again."
+            )
+        if there and known[path]["packaged"] is None:
+            raise StepRefused(
+                f"Expected to know whether packages put something into {path}. Found that their manager did not tell. Nothing was changed. "
+                f"What to do: see why `dpkg-query --search '{path}/*'` or `rpm -qf {path}` does not answer, then run again."
             )
 
 
@@ -176,10 +196,8 @@ def installations(context: Context, plan: Plan) -> list[Installation]:
 
 def _installation(context: Context, toolkit: CudaToolkit, file: ToolkitFile) -> Installation:
     path, (address, *_others) = toolkit["path"], file["addresses"]
-    known = _recorded(context.facts).get(path)
-    temporary = f"{DIRECTORY}/unpacked"
+    temporary, staging = f"{DIRECTORY}/unpacked", _staging(path)
     kept = f"{DIRECTORY}/{file['name']}"
-    begun = known is not None and known["state"] == "begun"
     return {
         "path": path,
         "name": file["name"],
@@ -187,14 +205,22 @@ def _installation(context: Context, toolkit: CudaToolkit, file: ToolkitFile) -> 
         "addresses": list(file["addresses"]),
         "local": address if address.startswith("/") else None,
         "sha256": file["sha256"],
-        "clean": begun,
-        "uninstall": uninstaller(path) if known and not begun and _there(context.facts, path) else [],
-        "command": ["sh", kept, *file["arguments"], f"--toolkitpath={path}", f"--tmpdir={temporary}"],
+        "uninstall": uninstaller(path) if path in _ours(context.facts) and _there(context.facts, path) else [],
+        "staging": staging,
+        "command": [
+            *(*_SEEN_ELSEWHERE, staging, path),
+            *("sh", kept, *file["arguments"], f"--toolkitpath={path}", f"--tmpdir={temporary}"),
+        ],
         "temporary": temporary,
-        "begun": _record(path, file, "begun"),
+        "begun": _record(path, file, "staged"),
         "done": _record(path, file, "done"),
-        "contents": contents(path),
+        "contents": contents(path, _archives(context.facts, path)),
     }
+
+
+def _archives(facts: Facts, path: str) -> list[str]:
+    """The directories of libraries that our archives put into a toolkit."""
+    return [f"{path}/{each['library']}-{each['version']}" for each in facts["cuda"]["archives"] if each["path"] == path]
 
 
 def _record(path: str, file: ToolkitFile, state: str) -> File:
@@ -202,15 +228,16 @@ def _record(path: str, file: ToolkitFile, state: str) -> File:
     return File(path=record(path), content=f"{content}\n", mode="0644")
 
 
-def contents(path: str, state: str = paths.STATE) -> Contents:
-    """How it is told what of a toolkit's directory its installer brought. NVIDIA's own list is not relied upon: nothing public
-    tells its form.
+def contents(path: str, archives: Sequence[str], state: str = paths.STATE) -> Contents:
+    """How it is told what of a toolkit's directory its installer brought; ``archives``: directories in it that archives of ours brought.
+
+    NVIDIA's own list is not relied upon: nothing public tells its form.
     """
     noted, there = f"{state}/{path.rpartition('/')[2]}.files", f"{state}/cuda/there"
     return {
         "noted": noted,
-        "note": _listing(path, noted),
-        "look": _listing(path, there),
+        "note": _listing(_staging(path), noted),
+        "look": _listing(path, there, archives),
         "others": [
             *("grep", "--text", "--line-regexp", "--fixed-strings", "--invert-match"),
             *(f"--max-count={_NAMED}", f"--file={noted}", there),
@@ -218,13 +245,13 @@ def contents(path: str, state: str = paths.STATE) -> Contents:
     }
 
 
-def _listing(path: str, file: str) -> list[str]:
-    """The command that writes into a file what is in a directory, by its path below that; what our archives put there is left out."""
-    ours = [
-        word for name in paths.ARCHIVED for test in ("-path", "-lname") for word in ("-o", test, f"{path}/{name}-*")
+def _listing(path: str, file: str, without: Sequence[str] = ()) -> list[str]:
+    """The command that writes into a file what is in a directory, but for directories ``without`` which, and links into them."""
+    left_out = [
+        word for each in without for test in (["-path", each], ["-lname", f"{each}/*"]) for word in ("-o", *test)
     ]
-    left_out = ["(", *ours[1:], ")", "-prune"]
-    return ["find", f"{path}/", "-mindepth", "1", *left_out, "-o", "-fprintf", file, "%P\\n"]
+    pruned = ["(", *left_out[1:], ")", "-prune", "-o"] if left_out else []
+    return ["find", f"{path}/", "-mindepth", "1", *pruned, "-fprintf", file, "%P\\n"]
 
 
 def uninstaller(path: str) -> list[str]:
@@ -251,9 +278,10 @@ def space(change: Change, context: Context, rules: Rules) -> list[Need]:
 
 
 def remnants(context: Context) -> list[ToolkitRemoval]:
-    """What cuts left of toolkits that are no longer wished."""
-    wished = [toolkit["path"] for toolkit, _file in of_stack(context.stack)]
-    return [each for each in removals(context.facts) if each["clean"] and each["path"] not in wished]
+    """What cuts left of toolkits that no file is to bring any more, and records of ours where packages brought a toolkit since."""
+    known, again = _recorded(context.facts), [toolkit["path"] for toolkit, _file in coming(context)]
+    left = [path for path, each in known.items() if each["state"] != "done" or each["packaged"]]
+    return [each for each in removals(context.facts) if each["path"] in left and each["path"] not in again]
 
 
 def take_back(facts: Facts) -> list[Finding]:
@@ -265,14 +293,17 @@ def take_back(facts: Facts) -> list[Finding]:
 
 
 def removals(facts: Facts) -> Sequence[ToolkitRemoval]:
-    """How each of them goes. What a cut left has no uninstaller that could be relied upon, and was made by us from nothing."""
+    """How each of them goes. What is in the place of one that did not come to its end, or into which packages put something, stays."""
+    ours = {path: each for path, each in _ours(facts).items() if each["packaged"] is False}
     return [
         {
             "path": path,
             "record": record(path),
-            "uninstall": uninstaller(path) if each["state"] == "done" and _there(facts, path) else [],
-            "clean": each["state"] == "begun",
-            "registered": path in facts["cuda"]["default"]["registered"],
+            "uninstall": uninstaller(path) if path in ours and _there(facts, path) else [],
+            "staging": _staging(path),
+            "registered": path in ours and path in facts["cuda"]["default"]["registered"],
         }
         for path, each in _recorded(facts).items()
+        # Of one that is not known the record stays, and the work with it.
+        if each["state"] != "done" or each["packaged"] is not None
     ]
