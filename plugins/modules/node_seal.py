@@ -284,6 +284,27 @@ def end(host: Host, owner: str, failed: bool, check: bool) -> list[str]:
     return release(host, owner, check) + (resume.drop(host, check) if calls_off else [])
 
 
+def keep(host: Host, given: Options, check: bool) -> tuple[list[str], list[str]]:
+    """The one thing that is asked; the paths that are written, and those that are removed."""
+    state = given["state"]
+    if given["owner"] and state not in ("begun", "released") and not check:
+        run_lock.hold(host, given["owner"])
+    if state == "begun":
+        return start(host, given, check)
+    if state == "left":
+        return leave(host, given["seals"], check), []
+    if state == "sealed":
+        written = seal(host, given["seals"], check)
+        if not check and not host.of_user:
+            history_writer.end(host)
+        return written, []
+    if state == "proven" and given["proof"]:
+        return prove(host, given["proof"], check), []
+    if state == "removed":
+        return [], history_writer.forget(host, check)
+    return [], end(host, given["owner"], given["failed"], check) if state == "released" else []
+
+
 def main() -> None:
     """Read the options, do the one thing, answer."""
     module = AnsibleModule(
@@ -317,22 +338,7 @@ def main() -> None:
     written: list[str] = []
     removed: list[str] = []
     try:
-        if given["owner"] and given["state"] not in ("begun", "released") and not module.check_mode:
-            run_lock.hold(host, given["owner"])
-        if given["state"] == "begun":
-            written, removed = start(host, given, module.check_mode)
-        elif given["state"] == "left":
-            written = leave(host, given["seals"], module.check_mode)
-        elif given["state"] == "sealed":
-            written = seal(host, given["seals"], module.check_mode)
-            if not module.check_mode and not host.of_user:
-                history_writer.end(host)
-        elif given["state"] == "proven":
-            written = prove(host, given["proof"], module.check_mode)
-        elif given["state"] == "removed":
-            removed = history_writer.forget(host, module.check_mode)
-        elif given["state"] == "released":
-            removed = end(host, given["owner"], given["failed"], module.check_mode)
+        written, removed = keep(host, given, module.check_mode)
     except seals.SealError as exc:
         module.fail_json(msg=str(exc))
     except OSError as exc:

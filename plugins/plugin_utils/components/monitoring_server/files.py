@@ -54,6 +54,19 @@ class Written(File, total=False):
     validate: str
 
 
+class Blank(TypedDict):
+    """A secret in the text of a file: its mark there, and where in the variables of the role it is."""
+
+    mark: str
+    keys: list[str | int]
+
+
+class Private(Written):
+    """A file that only its group reads, since what comes in the places of its marks is a secret."""
+
+    secrets: list[Blank]
+
+
 class Copied(TypedDict, total=False):
     """A file of the collection, from the directory of what a server gets."""
 
@@ -108,7 +121,7 @@ def paths(server: MonitoringServer) -> list[str]:
         *(secret["path"] for secret in secrets(server)),
         *([ADMINS_PASSWORD] if server["grafana"] else []),
         *(each["dest"] for each in copied()),
-        *(each["path"] for each in texts(server)),
+        *(each["path"] for each in (private(server), *texts(server))),
     ]
 
 
@@ -178,14 +191,30 @@ def texts(server: MonitoringServer) -> list[Written]:
             mode="0644",
             validate="promtool check config %s",
         ),
-        Written(
-            path=ALERTMANAGER.configuration,
-            content=alertmanager.configuration(_told(server["receivers"])),
-            mode="0644",
-            validate="amtool check-config %s",
-        ),
         *(_provisions(server) if server["grafana"] else ()),
     ]
+
+
+def private(server: MonitoringServer) -> Private:
+    """Alertmanager's configuration: the address of a webhook is a secret, and releases before 0.26 take it from no other file."""
+    blanks: list[Blank] = [
+        {"mark": _mark(each["name"]), "keys": ["receivers", each["name"], "webhook", "url"]}
+        for each in server["receivers"]
+        if each["kind"] == "webhook"
+    ]
+    return Private(
+        path=ALERTMANAGER.configuration,
+        content=alertmanager.configuration(_told(server["receivers"])),
+        mode="0640",
+        group=_GROUP,
+        validate="amtool check-config %s",
+        secrets=blanks,
+    )
+
+
+def _mark(name: str) -> str:
+    """YAML has it in quotes, which no address may have in it."""
+    return f"@{name}@"
 
 
 def _provisions(server: MonitoringServer) -> Iterator[Written]:
@@ -219,7 +248,7 @@ def _receiver(receiver: Receiver) -> alertmanager.Receiver:
         )
     if receiver["kind"] == "slack":
         return alertmanager.Slack(url_file=file, channel=receiver["channel"])
-    return alertmanager.Webhook(url=receiver["url"], token_file=file)
+    return alertmanager.Webhook(url=_mark(receiver["name"]), token_file=file)
 
 
 def secrets(server: MonitoringServer) -> Iterator[Secret]:
