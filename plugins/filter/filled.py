@@ -47,13 +47,17 @@ _value:
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import reduce
-from typing import Any
+from typing import TYPE_CHECKING, cast
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.components.monitoring_server.files import Blank
 
 
-def _filled(text: str, secrets: Sequence[Mapping[str, Any]], variables: Mapping[str, Any]) -> str:
+def _filled(text: str, secrets: Sequence[Blank], variables: Mapping[str, object]) -> str:
     for each in secrets:
-        secret = reduce(lambda found, key: found[key], each["keys"], variables)
+        secret: object = variables
+        for key in each["keys"]:
+            secret = cast("Mapping[str | int, object]", secret)[key]
         text = text.replace(each["mark"], str(secret).strip())
     return text
 
@@ -61,6 +65,6 @@ def _filled(text: str, secrets: Sequence[Mapping[str, Any]], variables: Mapping[
 class FilterModule:
     """Ansible's way to a filter."""
 
-    def filters(self) -> dict[str, Callable[..., Any]]:
+    def filters(self) -> dict[str, Callable[[str, Sequence[Blank], Mapping[str, object]], str]]:
         """Filters by name."""
         return {"filled": _filled}

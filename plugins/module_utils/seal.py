@@ -286,6 +286,8 @@ class History(_History, total=False):
     """Packages that calls of gpuwright brought, as the package manager's log says"""
     unproven: list[str]
     """Packages of which nobody can say whether gpuwright brought them; they stay"""
+    settings: list[str]
+    """Packages that gpuwright brought and whose settings lay there before; these stay"""
     files: list[str]
     """Files that gpuwright wrote and that are there"""
     environments: list[str]

@@ -284,11 +284,11 @@ def end(host: Host, owner: str, failed: bool, check: bool) -> list[str]:
     return release(host, owner, check) + (resume.drop(host, check) if calls_off else [])
 
 
-def keep(host: Host, given: Options, check: bool) -> tuple[list[str], list[str]]:
-    """The one thing that is asked; the paths that are written, and those that are removed."""
-    state = given["state"]
-    if given["owner"] and state not in ("begun", "released") and not check:
-        run_lock.hold(host, given["owner"])
+def carry_out(host: Host, given: Options, check: bool) -> tuple[list[str], list[str]]:
+    """Do what the state says; the paths that are written, and those that are removed."""
+    state, owner = given["state"], given["owner"]
+    if owner and state not in ("begun", "released") and not check:
+        run_lock.hold(host, owner)
     if state == "begun":
         return start(host, given, check)
     if state == "left":
@@ -302,7 +302,7 @@ def keep(host: Host, given: Options, check: bool) -> tuple[list[str], list[str]]
         return prove(host, given["proof"], check), []
     if state == "removed":
         return [], history_writer.forget(host, check)
-    return [], end(host, given["owner"], given["failed"], check) if state == "released" else []
+    return [], end(host, owner, given["failed"], check) if state == "released" else []
 
 
 def main() -> None:
@@ -335,10 +335,8 @@ def main() -> None:
     given = module.params
     places = paths.of_user() if given["user"] else paths.ROOTS
     host = Host(root=given["root"], timeout=given["timeout"], places=places)
-    written: list[str] = []
-    removed: list[str] = []
     try:
-        written, removed = keep(host, given, module.check_mode)
+        written, removed = carry_out(host, given, module.check_mode)
     except seals.SealError as exc:
         module.fail_json(msg=str(exc))
     except OSError as exc:
