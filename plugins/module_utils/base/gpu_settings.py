@@ -26,6 +26,7 @@ from typing import Callable, Dict, List, Optional, Tuple, TypedDict
 try:
     from ansible_collections.gpuwright.node.plugins.module_utils.base import mig_layout as smi_calls
 except ImportError:
+    sys.dont_write_bytecode = True  # nobody would take away what Python left beside them
     smi_calls = importlib.import_module("mig_layout")
 
 # Python 3.8 runs this too: the aliases below are evaluated.

@@ -360,7 +360,7 @@ def _of_files(
     moved = [found for each in aside if (found := _BACKED_UP.fullmatch(str(each["path"])))]
     return {
         "hooks": [path for path in files if _HOOKS.match(path)],
-        "absent": [*_lists(files, said), *files, *_credentials(files)],
+        "absent": [*_lists(files, said), *files, *_credentials(files), *_compiled(files)],
         "reload": any(path.startswith("/etc/systemd/system/") for path in files),
         "menu": repair.BOOT_SETTING in files,
         "directories": [] if sections.user(facts) is not None else [*_of_kernels(files), *DIRECTORIES],
@@ -368,6 +368,11 @@ def _of_files(
         "caches": [f"{name}*" for name in _repository_ids(files)],
         "rebuild": nouveau_blacklist.rebuild(facts["kernel"]) if wanted["initramfs"] else [],
     }
+
+
+def _compiled(files: Iterable[str]) -> list[str]:
+    """What Python made beside programs of ours of an earlier gpuwright, which let it."""
+    return [f"{paths.PROGRAMS}/__pycache__"] if any(path.startswith(f"{paths.PROGRAMS}/") for path in files) else []
 
 
 def _of_kernels(files: Iterable[str]) -> list[str]:
