@@ -50,7 +50,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
-    from ansible_collections.gpuwright.node.plugins.plugin_utils.components.monitoring_server.files import Blank
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.model.work import Blank
 
 
 def _filled(text: str, secrets: Sequence[Blank], variables: Mapping[str, object]) -> str:

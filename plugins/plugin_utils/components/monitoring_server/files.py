@@ -22,7 +22,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.observe.monitoring_
 )
 
 from ...model.monitoring_server import Grafana, MonitoringServer, Receiver
-from ...model.work import File
+from ...model.work import Blank, File
 from ...monitoring.alerts import SEVERITIES
 from . import alertmanager, prometheus, provisioning
 
@@ -52,13 +52,6 @@ class Written(File, total=False):
 
     group: str
     validate: str
-
-
-class Blank(TypedDict):
-    """A secret in the text of a file: its mark there, and where in the variables of the role it is."""
-
-    mark: str
-    keys: list[str | int]
 
 
 class Private(Written):
