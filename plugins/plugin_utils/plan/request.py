@@ -38,6 +38,7 @@ class Request:
     ``pending``: an earlier task of the run left the cards to the next boot.
     ``user``: a user works without root, on what is the user's own.
     ``no_reboot``: no machine is booted; ``allow_busy``: what runs may be ended.
+    ``allow_remove``: packages that are not ours and may be removed, downgraded, or changed though they are on hold.
     ``security``: an upgrade that only goes as far as published vulnerabilities demand; ``aim``: the version that this is, by component.
     """
 
@@ -60,6 +61,7 @@ class Request:
     user: bool = False
     security: bool = False
     aim: Mapping[str, str] | None = None
+    allow_remove: Sequence[str] = ()
     no_reboot: bool = False
     allow_busy: bool = False
 
