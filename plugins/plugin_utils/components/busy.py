@@ -45,11 +45,10 @@ def cards(facts: Facts, *, drawing_too: bool = False) -> InUse:
     # One may draw on one card and compute on another.
     computing = {process["pid"]: process["name"] for process in every if process["type"] not in draws}
     drawing = {process["pid"] for process in every} - computing.keys()
-    holding: dict[int | None, str | None] = {
+    who: dict[int | None, str | None] = {
         each["pid"]: each["name"] for each in facts["in_use"]["holders"] if each["pid"] not in drawing
     }
-    who = {**holding, **computing}
-    return _answer(facts, [f"{name} (pid {pid})" for pid, name in who.items()])
+    return _answer(facts, [f"{name} (pid {pid})" for pid, name in (who | computing).items()])
 
 
 def host(facts: Facts) -> InUse:

@@ -37,8 +37,8 @@ class Request:
     ``retry``: a driver that failed on this kernel is tried again.
     ``pending``: an earlier task of the run left the cards to the next boot.
     ``user``: a user works without root, on what is the user's own.
-    ``allow_remove``: packages that are not ours and may be removed, downgraded, or changed though they are on hold.
     ``no_reboot``: no machine is booted; ``allow_busy``: what runs may be ended.
+    ``allow_remove``: packages that are not ours and may be removed, downgraded, or changed though they are on hold.
     ``security``: an upgrade that only goes as far as published vulnerabilities demand; ``aim``: the version that this is, by component.
     """
 

@@ -17,7 +17,7 @@ from .. import busy, package_calls
 from ..base import Context, Step, repository_names
 from ..daemon_json import GivenBack, given_back
 from . import cdi, containerd, docker, engines, images, rootless
-from .shape import Ending, Engine, Given, Installed, Kept, Merged, Place, Toolkit
+from .shape import Engine, Given, Installed, Kept, Merged, Place, Toolkit
 from .sources import sources
 
 if TYPE_CHECKING:
