@@ -4,9 +4,10 @@
 
     gpu_log.py --days 30
 
-A day that is older than so many days is removed. What is not known stays empty; a minute without an answer has a row with its reason:
-a gap tells why it is there. A call of nvidia-smi that the kernel holds is left alone, and no other one is begun beside it. Exit status:
-0 written, or no driver is loaded that could be asked; 1 no sample, or the log could not be written.
+A day that is older than so many days is removed where so many newer ones were written: a clock that jumps takes no log with it. What is
+not known stays empty; a minute without an answer has a row with its reason: a gap tells why it is there. A call of nvidia-smi that the
+kernel holds is left alone, and no other one is begun beside it. Exit status: 0 written, or no driver is loaded that could be asked; 1 no
+sample, or the log could not be written.
 """
 
 from __future__ import annotations
@@ -88,9 +89,13 @@ def append(directory: str, timestamp: str, rows: Sequence[Sequence[object]]) -> 
 
 
 def tidy(directory: str, today: str, days: int) -> List[str]:
-    """Remove the files of days before the last ``days``, and return their names. Nothing is one of them that is not called as they are."""
+    """Remove the files of days before the last ``days``, and return their names. Nothing is one of them that is not called as they are.
+
+    The newest ``days`` files up to today stay, however old they are.
+    """
     oldest = str(_date(today) - dt.timedelta(days=days - 1))
-    gone = sorted(name for name in os.listdir(directory) if _day(name) and _day(name) < oldest)
+    past = sorted(name for name in os.listdir(directory) if _day(name) and _day(name) <= today)
+    gone = [name for name in past[:-days] if _day(name) < oldest]
     for name in gone:
         os.unlink(os.path.join(directory, name))
     return gone

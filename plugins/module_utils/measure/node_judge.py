@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Callable, List, Mapping, Optional
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
-from ansible_collections.gpuwright.node.plugins.module_utils.base.ages import MAX_AGE, age, moment
+from ansible_collections.gpuwright.node.plugins.module_utils.base.ages import AHEAD, MAX_AGE, age, moment
 from ansible_collections.gpuwright.node.plugins.module_utils.base.view import UP, View, unknown
 from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi, smi_judge, smi_messages
 
@@ -261,6 +261,8 @@ def _why_stale(view: View, proof: Proof, max_age: int) -> Optional[str]:
     if moment(at) is None:
         return "the time of the last proof cannot be read"
     old = age(at, str(view.get("time")))
+    if old is not None and old < -AHEAD:
+        return f"the last proof is of {at}, which is yet to come: the clock was wrong then, or is now"
     if old is not None and old.total_seconds() > max_age:
         return f"the last proof is {old.days} days old"
     return None

@@ -73,6 +73,7 @@ def test_a_good_node_passes_with_nothing_to_say(facts: Facts) -> None:
         ("boot.id", "boot-2", "proof.age", "incomplete", "rebooted"),
         ("time", "2027-03-01T00:00:00Z", "proof.age", "incomplete", "days old"),
         ("proof.time", "last Thursday", "proof.age", "incomplete", "cannot be read"),
+        ("proof.time", "2031-01-01T00:00:00Z", "proof.age", "incomplete", "yet to come"),
         ("proof.verdict", "fail", "proof.age", "fail", "ended with fail"),
         ("proof.driver", "570.1", "proof.age", "incomplete", "570.1"),
         ("smi", None, "smi.runs", "incomplete", "not known"),
