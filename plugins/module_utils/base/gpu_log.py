@@ -67,6 +67,11 @@ def row(timestamp: str, sample: card_sample.Sample) -> List[object]:
     return [timestamp, *("" if value is None else value for value in values)]
 
 
+def _noted(timestamp: str, note: str) -> List[object]:
+    """The line of a minute without an answer."""
+    return [timestamp, *[""] * (len(COLUMNS) - 2), note]
+
+
 def _number(value: Optional[float]) -> Optional[str]:
     return None if value is None else f"{value:.15g}"
 
@@ -128,10 +133,12 @@ def turn(
     else:
         try:
             rows = [row(timestamp, sample) for sample in card_sample.samples(smi)]
+        except card_sample.Asleep as error:
+            rows = [_noted(timestamp, str(error))]
         except card_sample.SampleError as error:
             problem = str(error)
     if problem is not None:
-        rows = [[timestamp, *[""] * (len(COLUMNS) - 2), problem]]
+        rows = [_noted(timestamp, problem)]
     append(directory, timestamp, rows)
     tidy(directory, timestamp[:10], days)
     return problem

@@ -207,3 +207,13 @@ def test_the_program_runs_by_itself_from_its_directory(tmp_path: Path) -> None:
     assert (ended.returncode, ended.stderr) == (0, "")
     day = time.strftime("%Y-%m-%d", time.gmtime())
     assert (tmp_path / f"gpu-{day}.csv").read_text().count("NVIDIA H100") == 1
+
+
+def test_a_card_that_sleeps_is_not_woken_and_its_sleep_is_told(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def asleep(_arguments: Sequence[str]) -> tuple[int, str]:
+        raise card_sample.Asleep
+
+    assert turn(log, asleep) == 0
+    assert capsys.readouterr().err == ""
+    (row,) = list(csv.DictReader((log / "gpu-2026-11-27.csv").read_text().splitlines()))
+    assert row["note"] == card_sample.ASLEEP
