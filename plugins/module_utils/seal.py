@@ -79,8 +79,12 @@ class RunLock(TypedDict, total=False):
     """Run that holds the lock; null where the lock cannot be read"""
     since: str | None
     """When it was taken"""
+    boot: str | None
+    """Boot in which it was taken, by its id"""
+    renewed: float | None
+    """When the run was heard of last, since that boot (s)"""
     expires: str | None
-    """When it expires; null where it does not"""
+    """Of an earlier gpuwright: when it expires; null where it does not"""
 
 
 class _FailedDriver(TypedDict):
@@ -279,7 +283,11 @@ class History(_History, total=False):
     states: list[DriverState]
     """Drivers that worked, newest first"""
     brought: list[str]
-    """Packages that gpuwright brought"""
+    """Packages that calls of gpuwright brought, as the package manager's log says"""
+    unproven: list[str]
+    """Packages of which nobody can say whether gpuwright brought them; they stay"""
+    settings: list[str]
+    """Packages that gpuwright brought and whose settings lay there before; these stay"""
     files: list[str]
     """Files that gpuwright wrote and that are there"""
     environments: list[str]

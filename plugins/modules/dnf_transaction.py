@@ -28,12 +28,22 @@ options:
     type: list
     elements: str
     default: []
+  may_take:
+    description: Names of packages that may go too, or to older versions, where the transaction takes that.
+    type: list
+    elements: str
+    default: []
+  duplicates:
+    description: Names of packages that an update that was cut off left in two versions. The older one goes, and the newer one comes again.
+    type: list
+    elements: str
+    default: []
   streams:
     description: Module streams that are to be enabled, by module. With an empty stream the module is reset.
     type: dict
     default: {}
   timeout:
-    description: Seconds for everything together.
+    description: Seconds until everything is fetched. The transaction itself has no limit, for it must not be cut.
     type: float
     default: 3600
 extends_documentation_fragment:
@@ -83,9 +93,22 @@ others:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuwright.node.plugins.module_utils.packages import dnf_python
+from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.observe import package_log
+from ansible_collections.gpuwright.node.plugins.module_utils.packages import dnf_python, recording
+from ansible_collections.gpuwright.node.plugins.module_utils.records import seals
 
 _REMEDY = "What to do: correct what is named (dnf check, dnf repolist), then run again. Nothing was changed."
+
+
+def carried_out(install: list[str], asked: dict[str, object], timeout: float) -> dnf_python.Outcome:
+    """Carry it out, with a record of what it brings: a trial brings nothing."""
+    if asked["trial"]:
+        return dnf_python.carry_out(asked, timeout)
+    with recording.recorded(Host, install) as outcome:
+        answer = dnf_python.carry_out({**asked, "comment": package_log.comment(outcome.mark)}, timeout)
+        outcome.went_well = "installed" in answer
+    return answer
 
 
 def main() -> None:
@@ -95,13 +118,19 @@ def main() -> None:
             "install": {"type": "dict", "default": {}},
             "files": {"type": "dict", "default": {}},
             "remove": {"type": "list", "elements": "str", "default": []},
+            "may_take": {"type": "list", "elements": "str", "default": []},
+            "duplicates": {"type": "list", "elements": "str", "default": []},
             "streams": {"type": "dict", "default": {}},
             "timeout": {"type": "float", "default": 3600},
         },
         supports_check_mode=True,
     )
     given = dict(module.params)
-    answer = dnf_python.carry_out({**given, "trial": module.check_mode}, given["timeout"])
+    try:
+        asked = {**given, "trial": module.check_mode, "comment": ""}
+        answer = carried_out(list(given["install"]), asked, given["timeout"])
+    except seals.SealError as exc:
+        module.fail_json(msg=str(exc))
     if answer.get("failed"):
         module.fail_json(msg="Expected dnf to end its transaction. Found: {0}".format(answer["failed"]))
     if answer.get("refused"):

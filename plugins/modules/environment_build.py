@@ -23,8 +23,10 @@ options:
       - V(swapped) has O(path) lead to O(build).
       - V(returned) has O(path) lead to the build that was in use before.
       - V(tidy) takes away what an earlier build that was cut off left.
+      - V(removed) takes away the environment with all of its builds, where somebody's link leads to it too, and the directories that were
+        made for it, as far as nothing else is in them. That it is ours has to be known before.
     type: str
-    choices: [begun, swapped, returned, tidy]
+    choices: [begun, swapped, returned, tidy, removed]
     required: true
   build:
     description: Directory of the build that is swapped in, as V(begun) answered it.
@@ -67,9 +69,14 @@ EXAMPLES = r"""
 RETURN = r"""
 build:
   description: Directory of the build that was begun or is in use now.
-  returned: when O(state) is another than V(tidy)
+  returned: when O(state) is another than V(tidy) and V(removed)
   type: str
   sample: /opt/gpuwright/.pytorch/2
+stays:
+  description: Directory of the builds, where something of somebody else's is in it.
+  returned: when O(state=removed)
+  type: str
+  sample: /opt/gpuwright/.pytorch
 """
 
 from ansible.module_utils.basic import AnsibleModule
@@ -82,7 +89,7 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "path": {"type": "path", "required": True},
-            "state": {"type": "str", "required": True, "choices": ["begun", "swapped", "returned", "tidy"]},
+            "state": {"type": "str", "required": True, "choices": ["begun", "swapped", "returned", "tidy", "removed"]},
             "build": {"type": "path"},
             "keep": {"type": "bool", "default": True},
             "time": {"type": "str", "default": ""},
@@ -91,7 +98,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     if module.check_mode:
-        module.exit_json(changed=True, build=None)
+        module.exit_json(changed=True, build=None, stays=None)
     try:
         module.exit_json(**environment_swap.bring(module.params))
     except OSError as exc:

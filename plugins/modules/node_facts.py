@@ -533,6 +533,11 @@ facts:
           returned: where it applies
           type: list
           elements: str
+        repair_removes:
+          description: "Packages that finishing an interrupted transaction would remove (apt); absent where apt did not say."
+          returned: where it applies
+          type: list
+          elements: dict
         streams:
           description: "Enabled module streams (dnf)."
           returned: where it applies
@@ -701,7 +706,17 @@ facts:
           type: list
           elements: dict
         brought:
-          description: "Packages that gpuwright brought."
+          description: "Packages that calls of gpuwright brought, as the package manager's log says."
+          returned: where it applies
+          type: list
+          elements: str
+        unproven:
+          description: "Packages of which nobody can say whether gpuwright brought them; they stay."
+          returned: where it applies
+          type: list
+          elements: str
+        settings:
+          description: "Packages that gpuwright brought and whose settings lay there before; these stay."
           returned: where it applies
           type: list
           elements: str

@@ -22,7 +22,12 @@ from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Ho
 ASIDE = ".uv"
 """What uv works in beside the builds, until one is swapped in."""
 
+MADE = ".gpuwright-made"
+"""A file in a directory above environments that was made for them: it goes with the last of them, where nothing else is in it."""
+
 _NUMBER = re.compile(r"^[0-9]{1,9}$")
+# What gpuwright writes into a directory of builds. Other names there are somebody else's.
+_WRITTEN = re.compile(r"[0-9]{1,9}|\.[0-9]{1,9}\.unfinished(\.new)?|\.uv|\.link|gave-way(\.new)?")
 # Of st_blocks, whatever the file system's own are (stat(2)).
 _BLOCK = 512
 _GAVE_WAY = "gave-way"
@@ -34,13 +39,15 @@ class Builds(NamedTuple):
 
     ``place``: the path that leads to the build in use: the environment's own, or where somebody's link leads that stands there.
     ``current``: the build in use, None for an environment that is a directory itself, or is not there. ``kept``: the one before.
-    ``debris``: names in the directory of builds that a cut left. ``following``: a number that none has had.
+    ``debris``: names in the directory of builds that a cut left; ``names``: all that we wrote there. ``following``: a number that none has
+    had.
     """
 
     place: str
     current: str | None
     kept: str | None
     debris: list[str]
+    names: list[str]
     following: str
 
     def at(self, name: str) -> str:
@@ -73,7 +80,7 @@ def look(host: Host, path: str) -> Builds:
     place = _place(host, path)
     link = host.link(place)
     current = os.path.basename(link) if link is not None and _is_ours(place, link) else None
-    names = host.names(directory(place))
+    names = [name for name in host.names(directory(place)) if _WRITTEN.fullmatch(name)]
     numbers = [name for name in names if _NUMBER.match(name)]
     whole = [
         name
@@ -84,7 +91,7 @@ def look(host: Host, path: str) -> Builds:
     kept = max(whole, key=int) if whole and (link is not None or host.exists(place)) else None
     stays = {current, kept, _GAVE_WAY}
     following = str(max([int(name) for name in numbers], default=0) + 1)
-    return Builds(place, current, kept, sorted(name for name in names if name not in stays), following)
+    return Builds(place, current, kept, sorted(name for name in names if name not in stays), names, following)
 
 
 def debris_bytes(host: Host, path: str) -> int:

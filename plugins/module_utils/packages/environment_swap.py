@@ -5,9 +5,9 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import shutil
-import stat
 from typing import TYPE_CHECKING, Sequence, TypedDict
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
@@ -24,8 +24,8 @@ _FIRST = "0"
 
 
 class Options(TypedDict):
-    """The options of the module. ``state``: begun, swapped, returned (the build before is in use again) or tidy; ``build``: the one that
-    is swapped in. ``keep``: whether the one in use is kept. ``time``: of this change, the same for all that one run changes.
+    """The options of the module. ``state``: begun, swapped, returned (the build before is in use again), tidy or removed; ``build``: the
+    one that is swapped in. ``keep``: whether the one in use is kept. ``time``: of this change, the same for all that one run changes.
     """
 
     path: str
@@ -36,35 +36,52 @@ class Options(TypedDict):
 
 
 class Answer(TypedDict):
-    """What the module answers. ``build``: the directory of the build that was begun or is in use now."""
+    """What the module answers. ``build``: the directory of the build that was begun or is in use now. ``stays``: the directory of builds,
+    where something of somebody else's is in it and all builds are to go.
+    """
 
     changed: bool
     build: str | None
+    stays: str | None
 
 
 def bring(options: Options) -> Answer:
     """Bring the builds of an environment to a state. Raises OSError."""
     found = builds.look(Host(), options["path"])
     if options["state"] == "begun":
-        return {"changed": True, "build": _begin(found)}
+        return {"changed": True, "build": _begin(found), "stays": None}
     if options["state"] == "tidy":
-        return {"changed": _tidy(found), "build": None}
+        return {"changed": _tidy(found), "build": None, "stays": None}
+    if options["state"] == "removed":
+        return {"changed": True, "build": None, "stays": _take_away(found, options["path"])}
     number = found.kept if options["state"] == "returned" else os.path.basename(options["build"] or "")
     if number is None:
         raise FileNotFoundError(f"no build is kept beside {found.place}")
     _swap(found, number, options)
-    return {"changed": True, "build": found.at(number)}
+    return {"changed": True, "build": found.at(number), "stays": None}
 
 
 def _begin(found: Builds) -> str:
     """A place for a new build, with its mark; what a cut left is taken away first, but for what was downloaded."""
     _tidy(found, stays=[builds.ASIDE])
-    os.makedirs(builds.directory(found.place), mode=0o755, exist_ok=True)
+    _make(os.path.dirname(found.place))
+    directory = builds.directory(found.place)
+    if not os.path.isdir(directory):
+        os.mkdir(directory)
     # Whatever root's own umask is: users go through it.
-    for path in (os.path.dirname(found.place), builds.directory(found.place)):
-        os.chmod(path, stat.S_IMODE(os.stat(path).st_mode) | 0o755)  # noqa: S103 - nobody else may write there
+    os.chmod(directory, 0o755)  # noqa: S103 - nobody else may write there
     _write(builds.mark(found.at(found.following)), "")
     return found.at(found.following)
+
+
+def _make(directory: str) -> None:
+    """Make what is missing of the directories above an environment. What is there is somebody's, and stays as it is."""
+    if os.path.isdir(directory):
+        return
+    _make(os.path.dirname(directory))
+    os.mkdir(directory)
+    os.chmod(directory, 0o755)  # noqa: S103 - users go through it, and nobody else may write there
+    _write(os.path.join(directory, builds.MADE), "gpuwright made this directory.\n")
 
 
 def _tidy(found: Builds, stays: Sequence[str] = ()) -> bool:
@@ -133,6 +150,46 @@ def exchange(one: str, other: str) -> bool:
         return False
     given = [ctypes.c_int(_AT_FDCWD), os.fsencode(one), ctypes.c_int(_AT_FDCWD), os.fsencode(other)]
     return bool(rename(*given, ctypes.c_uint(_RENAME_EXCHANGE)) == 0)
+
+
+def _take_away(found: Builds, path: str) -> str | None:
+    """Take away the environment at a path, with its builds, and the directories that were made for it; return what stays of them.
+
+    A link of somebody else's that leads to it stays. A removal that is cut off is known by the mark beside the path.
+    """
+    place, directory, mark = found.place, builds.directory(found.place), builds.mark(path)
+    if os.path.isdir(os.path.dirname(mark)):
+        _write(mark, "")
+    if found.current is not None or not os.path.islink(place):
+        _remove(place)
+    for name in found.names:
+        _remove(found.at(name))
+    stays = os.path.isdir(directory) and not _remove_empty(directory)
+    for each in dict.fromkeys((mark, builds.mark(place))):
+        _remove(each)
+    for each in dict.fromkeys((os.path.dirname(place), os.path.dirname(path))):
+        _unmake(each)
+    return directory if stays else None
+
+
+def _unmake(directory: str) -> None:
+    """Take away a directory that was made for environments, and those above it, as far as nothing else is in them."""
+    made = os.path.join(directory, builds.MADE)
+    if os.path.isfile(made) and os.listdir(directory) == [builds.MADE]:
+        os.unlink(made)
+        if _remove_empty(directory):
+            _unmake(os.path.dirname(directory))
+
+
+def _remove_empty(directory: str) -> bool:
+    """Remove a directory; whether nothing was in it."""
+    try:
+        os.rmdir(directory)
+    except OSError as exc:
+        if exc.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+            raise
+        return False
+    return True
 
 
 def _drop(path: str) -> None:

@@ -36,6 +36,13 @@ def parted(facts: Facts) -> bool:
     return any(card["mig"]["current"] for card in cards(facts))
 
 
+def instances(facts: Facts) -> Mapping[str, list[str]] | None:
+    """Return the MIG profiles by the UUID of each card that is parted; None where nobody could list them."""
+    answer = facts["smi"]
+    listed = answer.get("mig_devices") if answer else None
+    return listed if listed is not None or parted(facts) else {}
+
+
 def seal(facts: Facts, component: str) -> Seal | None:
     """Return the seal of a component; None where there is none, or nobody could look."""
     return (facts["seals"] or {}).get(component)

@@ -139,14 +139,6 @@ class Questions(TypedDict):
     rpms: list[str]
 
 
-class Environment(TypedDict):
-    """An environment of a framework that goes with its builds, and the mark that says so until it is gone."""
-
-    path: str
-    builds: str
-    mark: str
-
-
 class PutBack(TypedDict):
     """A file of the host that was put aside, and its place."""
 
@@ -173,11 +165,12 @@ class RemovalWork(TypedDict, total=False):
     ``again``: it asks once more, because the packages ``kept`` stay with an engine that holds ``held`` containers, images or volumes.
     ``driver``: whether something of ``by_role`` (roles that take back what they did, each by tasks of its own), ``restore`` (a driver) and
     ``runfile`` (an uninstaller) is to be done.
-    ``also``: what dnf takes away: packages of ours and those that may go with them; ``keys``: rpm's own of package sources.
-    ``locks``: whether lines of ours may be in dnf's list. ``streams``: module streams to go back to; ``stream_files``: what dnf keeps of
-    those that nobody had enabled, as patterns. ``made``: what packages made for themselves. ``engine``: whether its group goes.
-    ``hooks``: programs that give the boot loader its default back. ``reload``: whether units of systemd went; ``menu``: whether the boot
-    menu has to be written. ``caches``: patterns of what dnf has of package sources. ``rebuild``: the program that makes the initramfs.
+    ``settings_stay``: packages that are removed and not purged. ``also``: what dnf takes away: packages of ours and those that may
+    go with them; ``keys``: rpm's own of package sources. ``locks``: whether lines of ours may be in dnf's list. ``streams``: module
+    streams to go back to; ``stream_files``: what dnf keeps of those that nobody had enabled, as patterns. ``made``: what packages
+    made for themselves. ``engine``: whether its group goes. ``hooks``: programs that give the boot loader its default back.
+    ``reload``: whether units of systemd went; ``menu``: whether the boot menu has to be written. ``caches``: patterns of what dnf
+    has of package sources. ``rebuild``: the program that makes the initramfs.
     """
 
     ask: Questions
@@ -189,9 +182,9 @@ class RemovalWork(TypedDict, total=False):
     restore: bool
     runfile: bool
     docker: Docker
-    environments: list[Environment]
-    parents: list[str]
+    environments: list[str]
     packages: list[str]
+    settings_stay: list[str]
     units: list[str]
     also: list[str]
     rpm_keys: list[str]
@@ -234,7 +227,7 @@ def goes(context: Context, plan: Mapping[str, object]) -> RemovalWork:
     return {
         "again": False,
         **_of_driver(wanted, cast("list[dict[str, object]]", plan["changes"])),
-        **_of_environments(wanted["environments"]),
+        "environments": wanted["environments"],
         **_of_packages(facts, wanted, packages, given["also"], there),
         **_of_files(facts, wanted, said, given["aside"]),
         "docker": _docker(facts, packages),
@@ -328,16 +321,6 @@ def _of_driver(wanted: Removal, changes: Iterable[Mapping[str, object]]) -> Remo
     return {"driver": bool(by_role) or restore or runfile, "by_role": by_role, "restore": restore, "runfile": runfile}
 
 
-def _of_environments(environments: Sequence[str]) -> RemovalWork:
-    return {
-        "environments": [
-            {"path": path, "mark": environment_builds.mark(path), "builds": environment_builds.directory(path)}
-            for path in environments
-        ],
-        "parents": list(dict.fromkeys(str(PurePosixPath(path).parent) for path in environments)),
-    }
-
-
 def _of_packages(
     facts: Facts, wanted: Removal, packages: list[str], also: Sequence[str], there: Collection[str]
 ) -> RemovalWork:
@@ -346,6 +329,7 @@ def _of_packages(
     services = facts["services"]
     return {
         "packages": packages,
+        "settings_stay": [name for name in packages if name in (sections.history(facts).get("settings") or ())],
         "units": [
             name
             for name in _without(wanted["services"], _ENGINE_SERVICES)

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -26,7 +27,7 @@ def marks(plan: Plan, context: Context, replaced: Mapping[str, str]) -> dict[str
             stack = stack_part(name, context.stack)
             if name == nvidia_driver.NAME and replaced:
                 stack = {**context.stack["driver"], "replaces": replaced}
-            found[name] = {"stack": stack, "gpus": cards_now}
+            found[name] = {"stack": stack, "gpus": cards_now, "manages": plan["manages"][name]}
     return found
 
 
@@ -66,3 +67,10 @@ def to_seal(plan: Plan, begun: Sequence[str], facts: Facts) -> list[str]:
         return seal is not None and seal["state"] == "broken" and seal["reason"] in changed
 
     return [name for name in plan["digests"] if name in begun or made_again(name)]
+
+
+def done(begun: Sequence[str], failed: str) -> list[str]:
+    """After a failure: the components that the run had come to the end of, in their order. ``failed``: the one in which it ended, or what
+    else did: then none is known to be done.
+    """
+    return list(itertools.takewhile(lambda name: name != failed, begun)) if failed in begun else []

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 #: Roles of a play that are no component of a plan.
 _OTHER_ROLES = ("preflight", "remove")
+#: The step before each component, in which a run finds that another one has had the node meanwhile.
+_HOLD = "hold"
 #: Lines that are kept of what a program said: apt's own message does not tell why a package's script failed.
 _LINES = 25
 #: Checks that a driver answers for: that it is there and runs.
@@ -126,9 +128,10 @@ def _of_item(result: _Result) -> _Result:
 
 
 def _component(task: _Task, plan: Plan) -> str:
+    tags = _tags(task)
     if str(task["action"]).endswith("node_seal"):
-        return "lock"
-    known = [name for name in (*_OTHER_ROLES, *COMPONENTS) if name in _tags(task)]
+        return _HOLD if _HOLD in tags else "lock"
+    known = [name for name in (*_OTHER_ROLES, *COMPONENTS) if name in tags]
     # What follows the last role, such as the second look, is told as a part of it.
     return known[0] if known else [*_OTHER_ROLES[:1], *(name for name in plan["components"] if name in COMPONENTS)][-1]
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -126,7 +127,76 @@ def test_users_may_go_through_it_whatever_roots_umask_is(path: Path) -> None:
     finally:
         os.umask(before)
     for directory in (path.parent, path.parent / ".pytorch"):
-        assert directory.stat().st_mode & 0o777 == 0o755
+        assert directory.stat().st_mode & 0o7777 == 0o755
+
+
+# --- gone again ----------------------------------------------------------------------------------------------------------
+
+
+def test_it_goes_with_its_builds_and_the_directories_that_were_made_for_it(path: Path, tmp_path: Path) -> None:
+    made(path, "2.13.0", "2.14.1")
+    jax = made(path.parent / "jax", "0.10.0")
+    answer = bring(path, "removed")
+    assert (answer["changed"], answer["build"], answer["stays"]) == (True, None, None)
+    assert sorted(each.name for each in path.parent.iterdir()) == [".gpuwright-made", ".jax", "jax"]
+    bring(jax, "removed")
+    assert list(tmp_path.iterdir()) == []
+    assert bring(jax, "removed")["stays"] is None
+
+
+@pytest.mark.parametrize("mode", [0o700, 0o755, 0o2770])
+def test_a_directory_that_was_there_keeps_its_mode_and_stays(tmp_path: Path, mode: int) -> None:
+    """Such as somebody's home, or /opt."""
+    home = tmp_path / "home"
+    home.mkdir()
+    home.chmod(mode)
+    for path in (home / "pytorch", home / "environments/jax"):
+        bring(made(path, "2.14.1"), "removed")
+    assert home.stat().st_mode & 0o7777 == mode
+    assert list(home.iterdir()) == []
+
+
+def test_what_somebody_has_beside_it_and_among_its_builds_stays(path: Path) -> None:
+    made(path, "2.13.0", "2.14.1")
+    among, beside_it = path.parent / ".pytorch/notes.txt", path.parent / "data"
+    among.write_text("mine")
+    beside_it.mkdir()
+    made(path, "2.15.0")
+    bring(path, "tidy")
+    assert bring(path, "removed")["stays"] == str(among.parent)
+    assert sorted(each.name for each in path.parent.iterdir()) == [".gpuwright-made", ".pytorch", "data"]
+    assert [each.name for each in among.parent.iterdir()] == ["notes.txt"]
+
+
+@pytest.mark.parametrize("is_directory", [False, True], ids=["a link to its build", "a directory itself"])
+def test_behind_somebodys_link_it_goes_where_it_is_and_the_link_stays(
+    path: Path, tmp_path: Path, is_directory: bool
+) -> None:
+    real, besides = tmp_path / "disk/large", path.parent / ".pytorch/mine"
+    real.parent.mkdir()
+    besides.parent.mkdir(parents=True)
+    besides.write_text("mine")
+    path.symlink_to(real)
+    if is_directory:
+        fill(real, "2.14.1")
+    else:
+        made(path, "2.13.0", "2.14.1")
+    bring(path, "removed")
+    assert list(real.parent.iterdir()) == []
+    assert path.readlink() == real
+    assert besides.read_text() == "mine"
+
+
+def test_a_removal_that_was_cut_off_is_known_by_its_mark_and_completed(
+    path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    made(path, "2.13.0", "2.14.1")
+    with monkeypatch.context() as patch:
+        patch.setattr(environment_swap, "_remove_empty", Mock(side_effect=OSError("cut")))
+        assert run_module(environment_build, path=str(path), state="removed")["failed"]
+    assert Path(environment_builds.mark(str(path))).exists()
+    bring(path, "removed")
+    assert list(tmp_path.iterdir()) == []
 
 
 # --- what an earlier gpuwright made, or somebody else ---------------------------------------------------------------------
@@ -328,7 +398,10 @@ def test_the_lock_file_of_a_build_is_no_offence(path: Path) -> None:
 
 
 def test_the_gate_takes_what_the_module_answers() -> None:
-    for answer in ('{"changed": true, "build": "/opt/gpuwright/.pytorch/1"}', '{"changed": false, "build": null}'):
+    for answer in (
+        '{"changed": true, "build": "/opt/gpuwright/.pytorch/1", "stays": null}',
+        '{"changed": true, "build": null, "stays": "/opt/gpuwright/.pytorch"}',
+    ):
         assert gate.admit("environment_build", answer) == answer
 
 

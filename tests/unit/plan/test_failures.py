@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils.report import failures
+from ansible_collections.gpuwright.node.plugins.plugin_utils.report import failures, records
 
 PLAN: Any = {"components": ["nvidia_driver", "cuda", "validate"]}
 
@@ -44,6 +44,9 @@ def test_what_follows_the_last_component_is_told_as_a_part_of_it() -> None:
 def test_the_lock_of_another_run_is_no_failure_of_a_component(action: str) -> None:
     assert failed("nvidia_driver", action=action)["component"] == "lock"
     assert failed(action="gpuwright.node.seal")["component"] == "cuda"
+    held = failed("hold", action=action)
+    assert (held["component"], held["of_driver"]) == ("hold", False)
+    assert held["component"] not in records.BEFORE_ANY_CHANGE, "components before it may have changed the node"
 
 
 def test_the_end_of_what_a_program_said_is_kept_and_all_of_it_for_the_way_back() -> None:

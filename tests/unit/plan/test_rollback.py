@@ -612,6 +612,17 @@ def taken_back(facts: Any) -> Any:
     return removal.take_back(facts, request(verb="remove"))
 
 
+def test_what_nobody_can_say_that_gpuwright_brought_stays_and_is_told() -> None:
+    facts = node(brought=["fio"], unproven=["dkms", "libcuda1"], components=["cuda"])
+    made = taken_back(facts)
+    assert made["remove"]["packages"] == ["fio"]
+    (told,) = made["warnings"]
+    assert told["text"].endswith("they stay: dkms, libcuda1")
+    check = removal.check(nodes.merged(facts, {"history": {"brought": [], "components": []}}))
+    assert (check["status"], "dkms, libcuda1" in str(check["reason"])) == ("incomplete", True)
+    assert taken_back(node(brought=["fio"]))["warnings"] == []
+
+
 def test_what_gpuwright_brought_goes_by_name() -> None:
     brought = ["libcuda1", "dkms", "fio"]
     files = ["/etc/modprobe.d/gpuwright-nouveau.conf", "/etc/docker/daemon.json"]
