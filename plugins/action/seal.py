@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, cast
 
 from ansible.errors import AnsibleActionFail
@@ -193,7 +192,8 @@ def _failure(arguments: Variables) -> Failure | None:
 def _proof(plan: Plan, verdict: str, checks: list[Check], facts: Facts) -> Proof:
     return {
         "verdict": cast("ProofVerdict", verdict),
-        "time": datetime.now(tz=UTC).isoformat(timespec="seconds"),
+        # By the node's own clock, which says how old it is later.
+        "time": facts["time"],
         "boot_id": facts["boot"]["id"],
         "driver": facts["driver"]["loaded_version"],
         "stack_digest": plan["stack_digest"],
