@@ -20,8 +20,9 @@ class ActionModule(NodeAction):
         super().run(tmp, task_vars)
         given = task_vars or {}
         if "checks" in self._task.args:
-            known = self.variables(given, ["gpuwright_failure"]).get("gpuwright_failure")
-            found = known or failures.of_checks(self._task.args["checks"]) or {"of_driver": False}
+            known = self.variables(given, ["gpuwright_failure", "gpuwright_plan"])
+            proof = failures.of_checks(self._task.args["checks"], known["gpuwright_plan"]["failing"])
+            found = known.get("gpuwright_failure") or proof or {"of_driver": False}
         else:
             # Of the task only what is told: its other fields may have templates that cannot be rendered here.
             task = {

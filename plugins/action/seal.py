@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, cast
@@ -51,23 +52,46 @@ class ActionModule(NodeAction):
 
     def _seal(self, look: NodeSession) -> Result:
         facts, begun = look.facts(), self._plan(look)
-        # What the index lacked when the run was planned it lacks now too.
-        drafted = look.draft(facts, only=[], applied=begun["stack"], absent=begun.get("absent"))
-        if not isinstance(drafted, Draft):
-            raise AnsibleActionFail(f"did not converge: {drafted['why_not']}")
+        drafted = self._drafted(look, facts, begun)
         left = sealing.unmet(drafted)
         if left:
             reasons = "; ".join(finding.reason for finding in left)
-            raise AnsibleActionFail(f"did not converge, the node is still not as wished: {reasons}")
+            reason = f"did not converge, the node is still not as wished: {reasons}"
+            raise AnsibleActionFail(reason, result={"of_driver": sealing.of_driver(drafted, begun)})
         plan = finish(drafted, None)
         seals = {name: self._record(name, plan, facts) for name in sealing.to_seal(plan, begun["components"], facts)}
-        look.keep({"state": "sealed", "seals": seals})
+        look.keep({"state": "sealed", "seals": seals, "owner": begun["owner"]})
         told = [row for row in begun["warnings"] if row["rule"] in notices.OF_THE_INDEX]
         look.save("sealed", {**plan, "changes": begun["changes"], "warnings": told + plan["warnings"]})
         # Nothing changes between here and the proof, which goes by this look.
         given = measurements.asked(look.inputs(), drafted.wish.gpus_ignore, pending=look.pending)
         measure = work.of_step(measurements.NAME, "measure", {**begun, "given": given}, facts, look.inputs())
         return {"changed": False, "sealed": sorted(seals), "measure": measure}
+
+    @staticmethod
+    def _drafted(look: NodeSession, facts: Facts, begun: Plan) -> Draft:
+        """What is still to be done. Raises AnsibleActionFail where the node cannot be as wished any more."""
+        # What the index lacked when the run was planned it lacks now too.
+        drafted = look.draft(facts, only=[], applied=begun["stack"], absent=begun.get("absent"))
+        if not isinstance(drafted, Draft):
+            # As where cards are gone: that is no fault of the driver.
+            raise AnsibleActionFail(f"did not converge: {drafted['why_not']}", result={"of_driver": False})
+        return drafted
+
+    def _seal_done(self, look: NodeSession, begun: Plan, failed: str) -> None:
+        """Seal what a run that failed had come to the end of and left right: the next one begins where this one failed. Where the node does
+        not answer any more, or another run has it, the marks stay.
+        """
+        done = sealing.done(begun["components"], failed)
+        if not done:
+            return
+        with contextlib.suppress(AnsibleActionFail):
+            facts = look.facts()
+            drafted = self._drafted(look, facts, begun)
+            plan = finish(drafted, None)
+            right = [name for name in sealing.to_seal(plan, done, facts) if not drafted.findings.get(name)]
+            seals = {name: self._record(name, plan, facts) for name in right}
+            look.keep({"state": "sealed", "seals": seals, "owner": begun["owner"]})
 
     @staticmethod
     def _plan(look: NodeSession) -> Plan:
@@ -106,7 +130,7 @@ class ActionModule(NodeAction):
         record = records.applied(begun, verdict, checks, failure, reboot=pending)
         look.save("hosts", record)
         if failure is None:
-            look.keep({"state": "removed"})
+            look.keep({"state": "removed", "owner": begun["owner"]})
         elif arguments.get("owner"):
             look.keep({"state": "released", "owner": arguments["owner"]})
         return {"changed": False, "verdict": verdict, "summary": records.sentence(record)}
@@ -133,8 +157,11 @@ class ActionModule(NodeAction):
             record["gpus"] = document.cards(facts)
             record["summary"] = document.summary(facts)
             record["measurements"] = dict(arguments.get("measurements") or {})
-            look.keep({"state": "proven", "proof": _proof(plan, checking.verdict(checks), checks, facts)})
+            owner = {"owner": arguments["owner"]} if arguments.get("owner") else {}
+            look.keep({"state": "proven", "proof": _proof(plan, checking.verdict(checks), checks, facts), **owner})
         look.save("hosts", record)
+        if failure is not None and not returned:
+            self._seal_done(look, plan, failure["component"] or "")
         if arguments.get("owner"):
             released = {"state": "released", "owner": arguments["owner"], "failed": failure is not None}
             look.keep(released)

@@ -4,12 +4,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from ansible.errors import AnsibleActionFail
 
 from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.node_action import NodeAction
 from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.node_session import NodeSession
+from ansible_collections.gpuwright.node.plugins.plugin_utils.model import sections
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import StepRefused
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.plan import Plan
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import work
@@ -25,14 +26,10 @@ class ActionModule(NodeAction):
         super().run(tmp, task_vars)
         arguments, look = self._task.args, NodeSession(self, task_vars or {})
         plan: Plan = self.variables(look.task_vars, ["gpuwright_plan"])["gpuwright_plan"]
+        facts, given = look.facts(), cast("Plan", {**plan, "given": arguments.get("given") or {}})
         try:
-            found = work.of_step(
-                arguments["component"],
-                arguments["step"],
-                {**plan, "given": arguments.get("given") or {}},
-                look.facts(),
-                look.inputs(),
-            )
+            found = work.of_step(arguments["component"], arguments["step"], given, facts, look.inputs())
         except StepRefused as error:
-            raise AnsibleActionFail(str(error)) from None
+            of_driver = sections.another_kernel(facts, plan.get("brings")) is None
+            raise AnsibleActionFail(str(error), result={"of_driver": of_driver}) from None
         return {"changed": False, **found}

@@ -79,8 +79,12 @@ class RunLock(TypedDict, total=False):
     """Run that holds the lock; null where the lock cannot be read"""
     since: str | None
     """When it was taken"""
+    boot: str | None
+    """Boot in which it was taken, by its id"""
+    renewed: float | None
+    """When the run was heard of last, since that boot (s)"""
     expires: str | None
-    """When it expires; null where it does not"""
+    """Of an earlier gpuwright: when it expires; null where it does not"""
 
 
 class _FailedDriver(TypedDict):
@@ -254,6 +258,8 @@ class DriverState(_DriverState, total=False):
     """Architecture, as the package manager names it"""
     streams: dict[str, str]
     """Module streams of dnf that were enabled"""
+    failing: list[str]
+    """Checks that did not pass before it gave way"""
 
 
 class _History(TypedDict):
@@ -272,10 +278,14 @@ class History(_History, total=False):
     """Driver that was there before gpuwright"""
     proven: str | None
     """Version of the driver that was proven last"""
+    failing: dict[str, list[str]]
+    """Checks that did not pass before a driver that worked gave way, by its version; none of one that no record tells of"""
     states: list[DriverState]
     """Drivers that worked, newest first"""
     brought: list[str]
-    """Packages that gpuwright brought"""
+    """Packages that calls of gpuwright brought, as the package manager's log says"""
+    unproven: list[str]
+    """Packages of which nobody can say whether gpuwright brought them; they stay"""
     files: list[str]
     """Files that gpuwright wrote and that are there"""
     environments: list[str]

@@ -83,9 +83,22 @@ others:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuwright.node.plugins.module_utils.packages import dnf_python
+from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.observe import package_log
+from ansible_collections.gpuwright.node.plugins.module_utils.packages import dnf_python, recording
+from ansible_collections.gpuwright.node.plugins.module_utils.records import seals
 
 _REMEDY = "What to do: correct what is named (dnf check, dnf repolist), then run again. Nothing was changed."
+
+
+def carried_out(install: list[str], asked: dict[str, object], timeout: float) -> dnf_python.Outcome:
+    """Carry it out, with a record of what it brings: a trial brings nothing."""
+    if asked["trial"]:
+        return dnf_python.carry_out(asked, timeout)
+    with recording.recorded(Host, install) as outcome:
+        answer = dnf_python.carry_out({**asked, "comment": package_log.comment(outcome.mark)}, timeout)
+        outcome.went_well = "installed" in answer
+    return answer
 
 
 def main() -> None:
@@ -101,7 +114,11 @@ def main() -> None:
         supports_check_mode=True,
     )
     given = dict(module.params)
-    answer = dnf_python.carry_out({**given, "trial": module.check_mode}, given["timeout"])
+    try:
+        asked = {**given, "trial": module.check_mode, "comment": ""}
+        answer = carried_out(list(given["install"]), asked, given["timeout"])
+    except seals.SealError as exc:
+        module.fail_json(msg=str(exc))
     if answer.get("failed"):
         module.fail_json(msg="Expected dnf to end its transaction. Found: {0}".format(answer["failed"]))
     if answer.get("refused"):

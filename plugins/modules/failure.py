@@ -6,7 +6,8 @@ short_description: Tell what ended a run on a node, and whether it was the drive
 version_added: "0.2.0"
 description:
   - In a C(rescue) it tells the task that failed, in which step of the run that was, and what its program said.
-  - With O(checks), after the proof, it tells whether the driver failed, from which the node can go back to the one that worked.
+  - With O(checks), after the proof, it tells whether the driver failed, from which the node can go back to the one that worked. A check
+    that failed before the driver changed, a card that is lost or missing, and what is of the disks or the network are no fault of a driver.
   - It runs on the controller and reads the variables that Ansible has of a failure.
 options:
   checks:

@@ -691,13 +691,22 @@ facts:
           description: "Version of the driver that was proven last."
           returned: where it applies
           type: str
+        failing:
+          description: "Checks that did not pass before a driver that worked gave way, by its version; none of one that no record tells of."
+          returned: where it applies
+          type: dict
         states:
           description: "Drivers that worked, newest first."
           returned: where it applies
           type: list
           elements: dict
         brought:
-          description: "Packages that gpuwright brought."
+          description: "Packages that calls of gpuwright brought, as the package manager's log says."
+          returned: where it applies
+          type: list
+          elements: str
+        unproven:
+          description: "Packages of which nobody can say whether gpuwright brought them; they stay."
           returned: where it applies
           type: list
           elements: str

@@ -11,22 +11,27 @@ version_added: "0.1.0"
 description:
   - A seal is the record of what a component manages on the node. Before the component is changed a mark takes its place, and it is
     written when it was seen to be right.
-  - The lock in C(/run/gpuwright) keeps two controllers from working on one node.
+  - The lock in C(/run/gpuwright) keeps two controllers from working on one node. It lapses two hours after a run was heard of last, by the
+    node's own clock since its boot.
 options:
   state:
     description:
       - C(begun) takes the lock, puts a mark in place of the seals of the components in O(seals), and calls off what an earlier run
         left to go on after the next boot.
+      - C(left) completes the marks of a role that was used alone and has ended, of the components in O(seals), with what it wrote.
+      - C(held) says before the next change that the run goes on. It fails where another run has had the node meanwhile, and takes the lock
+        again where a boot took it along.
       - C(sealed) writes O(seals) with the values that the node really has.
       - C(proven) writes the record of the proof.
       - C(released) gives the lock back.
       - C(removed) removes every record of gpuwright on the node, and gives the lock back.
     type: str
     required: true
-    choices: [begun, sealed, proven, released, removed]
+    choices: [begun, held, left, sealed, proven, released, removed]
   seals:
     description:
-      - Components to seal, each with C(digest), C(stack), C(gpus) and C(manages); for O(state=begun) C(stack) and C(gpus) are enough.
+      - Components to seal, each with C(digest), C(stack), C(gpus) and C(manages); O(state=begun) needs no C(digest), and O(state=left) the
+        names alone.
       - C(manages) holds lists of C(files), C(light_files), C(packages), C(services) and C(environments).
     type: dict
     default: {}
@@ -34,7 +39,10 @@ options:
     description: Record of the proof; required for O(state=proven).
     type: dict
   owner:
-    description: Who works on the node, as C(user@controller:pid); required for O(state=begun) and O(state=released).
+    description:
+      - Who works on the node, as C(user@controller:pid) and what tells that process from others; required for O(state=begun), O(state=held)
+        and O(state=released).
+      - With another state the lock is held first, as with O(state=held).
     type: str
   remember:
     description: The driver that works before the change, with C(packages) and C(stack), for the way back; for O(state=begun).
@@ -50,10 +58,6 @@ options:
         cut off. The lock is given back at once.
     type: bool
     default: false
-  brings:
-    description: Packages that the role used alone is about to install, version by name; for O(alone=true). Taking back knows them by this.
-    type: dict
-    default: {}
   takes_over:
     description: Owner of a run that is known to be dead; its lock is replaced.
     type: str
@@ -67,10 +71,6 @@ options:
         remembered of drivers and packages.
     type: bool
     default: false
-  lock_seconds:
-    description: Seconds after which the lock is void.
-    type: int
-    default: 7200
   root:
     description: Root of the tree that holds the records.
     type: path
@@ -129,7 +129,6 @@ removed:
   sample: []
 """
 
-import time
 from typing import TYPE_CHECKING, TypedDict
 
 from ansible.module_utils.basic import AnsibleModule
@@ -140,6 +139,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.observe import pack
 from ansible_collections.gpuwright.node.plugins.module_utils.records import (
     history_writer,
     resume,
+    run_lock,
     sealing,
     seals,
 )
@@ -158,11 +158,9 @@ class Options(TypedDict):
     remember: DriverState | None
     gave_way: FailedDriver | None
     alone: bool
-    brings: dict[str, str]
     takes_over: str | None
     failed: bool
     user: bool
-    lock_seconds: int
     root: str
     timeout: float
 
@@ -187,47 +185,51 @@ def _refuse_newer(host: Host, components: list[str]) -> None:
             )
 
 
-def drop_dead_lock(host: Host, owner: str | None, check: bool) -> None:
-    """Remove the lock of a run that its own controller knows to be dead."""
-    if owner and not check:
-        sealing.release_lock(host, owner)
-
-
 def begin(
-    host: Host, wanted: dict[str, sealing.Wanted], owner: str, lock_seconds: float, check: bool, alone: bool = False
+    host: Host,
+    wanted: dict[str, sealing.Wanted],
+    owner: str,
+    takes_over: str | None,
+    check: bool,
+    alone: bool = False,
 ) -> list[str]:
     """Take the lock, and put a mark in place of the seals of what will change; the paths that are written."""
     _refuse_newer(host, sorted(wanted))
-    lock = seals.read_lock(host)
-    conflict = sealing.lock_conflict(host, lock, owner, time.time())
-    if conflict:
-        raise seals.SealError(conflict)
-    named = [seals.path_of(component, host.places) for component in sorted(wanted)]
-    if check:
-        return ([] if lock and lock.get("owner") == owner else [host.places.lock]) + named
-    new = sealing.take_lock(host, owner, lock_seconds)
-    for component, given in sorted(wanted.items()):
+    new = run_lock.take(host, owner, takes_over, check)
+    for component, given in [] if check else sorted(wanted.items()):
         try:
             present = seals.read(host, component)
         except seals.SealError:
             present = None
         sealing.write_object(
-            host, seals.path_of(component, host.places), sealing.begun(component, given, present, alone)
+            host, seals.path_of(component, host.places), sealing.begun(host, component, given, present, alone)
         )
+    named = [seals.path_of(component, host.places) for component in sorted(wanted)]
     return ([host.places.lock] if new else []) + named
 
 
 def start(host: Host, given: Options, check: bool) -> tuple[list[str], list[str]]:
     """All that comes before the first change; the paths that are written, and those that are removed."""
-    drop_dead_lock(host, given["takes_over"], check)
-    written = begin(host, given["seals"], given["owner"], given["lock_seconds"], check, given["alone"])
+    written = begin(host, given["seals"], given["owner"], given["takes_over"], check, given["alone"])
     if not check and not host.of_user:
-        brings = given["brings"] if given["alone"] else None
-        history_writer.begin(host, given["remember"], packages.installed(host), given["gave_way"], brings)
+        history_writer.begin(host, given["remember"], given["gave_way"], given["alone"])
     removed = [] if host.of_user else resume.drop(host, check)
     if given["alone"]:
         removed += release(host, given["owner"], check)
     return written, removed
+
+
+def leave(host: Host, wanted: dict[str, sealing.Wanted], check: bool) -> list[str]:
+    """Complete the marks of a role that was used alone; their paths."""
+    written = []
+    for component in sorted(wanted):
+        mark = seals.read(host, component)
+        if mark is None or not mark.get("alone"):
+            continue
+        written.append(seals.path_of(component, host.places))
+        if not check:
+            sealing.write_object(host, written[-1], sealing.left(host, mark))
+    return written
 
 
 def _same(old: seals.Record | None, new: seals.Record) -> bool:
@@ -272,56 +274,69 @@ def prove(host: Host, proof: Proof, check: bool) -> list[str]:
 
 def release(host: Host, owner: str, check: bool) -> list[str]:
     """Give the lock back; its path when this owner held it."""
+    return [host.places.lock] if run_lock.release(host, owner, check) else []
+
+
+def end(host: Host, owner: str, failed: bool, check: bool) -> list[str]:
+    """All that comes after the last change; the paths that are removed. What another run left for the next boot is not called off."""
     lock = seals.read_lock(host)
-    if lock is None or lock.get("owner") != owner:
-        return []
-    if not check:
-        sealing.release_lock(host, owner)
-    return [host.places.lock]
+    calls_off = failed and not host.of_user and (lock is None or lock.get("owner") == owner)
+    return release(host, owner, check) + (resume.drop(host, check) if calls_off else [])
+
+
+def carry_out(host: Host, given: Options, check: bool) -> tuple[list[str], list[str]]:
+    """Do what the state says; the paths that are written, and those that are removed."""
+    state, owner = given["state"], given["owner"]
+    if owner and state not in ("begun", "released") and not check:
+        run_lock.hold(host, owner)
+    if state == "begun":
+        return start(host, given, check)
+    if state == "left":
+        return leave(host, given["seals"], check), []
+    if state == "sealed":
+        written = seal(host, given["seals"], check)
+        if not check and not host.of_user:
+            history_writer.end(host)
+        return written, []
+    if state == "proven" and given["proof"]:
+        return prove(host, given["proof"], check), []
+    if state == "removed":
+        return [], history_writer.forget(host, check)
+    return [], end(host, owner, given["failed"], check) if state == "released" else []
 
 
 def main() -> None:
     """Read the options, do the one thing, answer."""
     module = AnsibleModule(
         argument_spec={
-            "state": {"type": "str", "required": True, "choices": ["begun", "sealed", "proven", "released", "removed"]},
+            "state": {
+                "type": "str",
+                "required": True,
+                "choices": ["begun", "held", "left", "sealed", "proven", "released", "removed"],
+            },
             "seals": {"type": "dict", "default": {}},
             "proof": {"type": "dict"},
             "owner": {"type": "str"},
             "remember": {"type": "dict"},
             "gave_way": {"type": "dict"},
             "alone": {"type": "bool", "default": False},
-            "brings": {"type": "dict", "default": {}},
             "takes_over": {"type": "str"},
             "failed": {"type": "bool", "default": False},
             "user": {"type": "bool", "default": False},
-            "lock_seconds": {"type": "int", "default": 7200},
             "root": {"type": "path", "default": "/"},
             "timeout": {"type": "float", "default": 20},
         },
-        required_if=[("state", "begun", ["owner"]), ("state", "released", ["owner"]), ("state", "proven", ["proof"])],
+        required_if=[
+            *(("state", state, ["owner"]) for state in ("begun", "held", "released")),
+            ("state", "proven", ["proof"]),
+        ],
         supports_check_mode=True,
     )
     given = module.params
     places = paths.of_user() if given["user"] else paths.ROOTS
     host = Host(root=given["root"], timeout=given["timeout"], places=places)
-    written: list[str] = []
-    removed: list[str] = []
     try:
-        if given["state"] == "begun":
-            written, removed = start(host, given, module.check_mode)
-        elif given["state"] == "sealed":
-            written = seal(host, given["seals"], module.check_mode)
-            if not module.check_mode and not host.of_user:
-                history_writer.end(host, packages.installed(host))
-        elif given["state"] == "proven":
-            written = prove(host, given["proof"], module.check_mode)
-        elif given["state"] == "removed":
-            removed = history_writer.forget(host, module.check_mode)
-        else:
-            removed = release(host, given["owner"], module.check_mode)
-            if given["failed"] and not host.of_user:
-                removed += resume.drop(host, module.check_mode)
+        written, removed = carry_out(host, given, module.check_mode)
     except seals.SealError as exc:
         module.fail_json(msg=str(exc))
     except OSError as exc:

@@ -12,6 +12,7 @@ description:
   - Asks the package manager's record what is there in the wished version, and calls apt or dnf for the rest, once.
   - What comes along is of the versions that the plan counted on (O(preferences)), also where a source has newer ones. It is told to apt for
     this call alone.
+  - What the call brings is written down on the node, from the package manager's own log, so that it can be taken back.
   - Of apt no recommended packages and of dnf no weak dependencies are installed. A changed file of settings stays as it is.
   - In a play the options O(manager), O(preferences), O(enabled) and O(left_out), and without them O(specs), are read from the variable
     C(gpuwright_plan).
@@ -57,6 +58,12 @@ options:
     description: Seconds to wait for apt's lock.
     type: int
     default: 300
+  owner:
+    description:
+      - The run that this belongs to, as M(gpuwright.node.node_seal) took the node for it. It is held meanwhile, however long this takes;
+        where another run has it, nothing is done.
+      - In a play of this collection it is read from the variable C(gpuwright_plan).
+    type: str
 extends_documentation_fragment:
   - gpuwright.node.gate
 attributes:
@@ -96,7 +103,9 @@ from typing import Mapping, Sequence
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuwright.node.plugins.module_utils.packages import installing
+from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.packages import installing, recording
+from ansible_collections.gpuwright.node.plugins.module_utils.records import run_lock, seals
 
 
 def main() -> None:
@@ -112,6 +121,7 @@ def main() -> None:
             "enabled": {"type": "list", "elements": "str", "default": []},
             "left_out": {"type": "list", "elements": "str", "default": []},
             "lock_timeout": {"type": "int", "default": 300},
+            "owner": {"type": "str"},
         },
         supports_check_mode=True,
     )
@@ -123,12 +133,18 @@ def main() -> None:
 
     given = dict(module.params)
     given["specs"] = given["specs"] or given["names"]
+    owner = given.pop("owner")
     try:
-        module.exit_json(**installing.install(installing.Call(**given), run, module.check_mode))
+        with run_lock.at_work(Host(), None if module.check_mode else owner):
+            answer = installing.install(installing.Call(**given), recording.recording(run, Host), module.check_mode)
     except installing.InstallationFailed as exc:
         module.fail_json(msg=str(exc), **exc.answer)
+    except seals.SealError as exc:
+        module.fail_json(msg=str(exc))
     except OSError as exc:
         module.fail_json(msg="{0} could not be written: {1}. Run as root.".format(exc.filename, exc.strerror))
+    else:
+        module.exit_json(**answer)
 
 
 if __name__ == "__main__":

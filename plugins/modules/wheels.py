@@ -99,6 +99,12 @@ options:
           - What is there is gone on with where an installation was cut off; M(gpuwright.node.environment_build) takes C(.uv) away.
         type: str
         required: true
+  owner:
+    description:
+      - The run that this belongs to, as M(gpuwright.node.node_seal) took the node for it. It is held meanwhile, however long this takes;
+        where another run has it, nothing is done.
+      - In a play of this collection it is read from the variable C(gpuwright_plan).
+    type: str
 extends_documentation_fragment:
   - gpuwright.node.gate
   - gpuwright.node.credentials
@@ -156,8 +162,10 @@ from typing import cast
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import redact
+from ansible_collections.gpuwright.node.plugins.module_utils.base import paths, redact
+from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.packages import uv, wheels
+from ansible_collections.gpuwright.node.plugins.module_utils.records import run_lock, seals
 
 
 def main() -> None:
@@ -174,6 +182,7 @@ def main() -> None:
             "from_source": {"type": "list", "elements": "str", "default": []},
             "pip": {"type": "str"},
             "record": {"type": "bool", "default": True},
+            "owner": {"type": "str"},
             "uv": {
                 "type": "dict",
                 "options": {
@@ -191,7 +200,10 @@ def main() -> None:
         as_locked = known and wheels.as_locked(options)
         module.exit_json(changed=known and not as_locked, installed=[], as_locked=as_locked)
     try:
-        module.exit_json(**wheels.install(options, other=uv.install if options["uv"] else wheels.pip_alone))
+        with run_lock.at_work(Host(places=paths.of_caller()), module.params["owner"]):
+            answer = wheels.install(options, other=uv.install if options["uv"] else wheels.pip_alone)
+    except seals.SealError as exc:
+        module.fail_json(msg=str(exc))
     except wheels.PipError as exc:
         module.fail_json(msg=str(exc), gave_up=exc.gave_up)
     except OSError as exc:
@@ -200,6 +212,8 @@ def main() -> None:
                 module.params["environment"], exc
             )
         )
+    else:
+        module.exit_json(**answer)
 
 
 if __name__ == "__main__":

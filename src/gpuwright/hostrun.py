@@ -73,10 +73,10 @@ def prepare(
     )
     if not way.privileged and not args.user:
         console.note("not root: what only root can see stays unknown and is named (run with sudo, or with -K)")
-    run_dir = paths.make_run_directory(args.report)
-    with _no_folder_of_a_refusal(run_dir, asked_for=args.report is not None):
-        wanted = request.build(args, run_dir=run_dir, playbook=playbook, privilege=way, wish=wish, lock=lock)
-        after_boot = resume.prepare(args, wanted, os.environ)
+    run_dir = paths.run_directory(args.report)
+    wanted = request.build(args, run_dir=run_dir, playbook=playbook, privilege=way, wish=wish, lock=lock)
+    after_boot = resume.prepare(args, wanted, os.environ)
+    paths.make_run_directory(run_dir)
     more = {**(variables or {}), **({"gpuwright_resume": after_boot} if after_boot else {})}
     return replace(wanted, extra_vars={**wanted.extra_vars, **more}) if more else wanted
 

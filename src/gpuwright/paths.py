@@ -154,20 +154,20 @@ def state_home() -> Path:
     return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
 
 
-def make_run_directory(report: str | None) -> Path:
-    """Make the directory of one run, private to its user.
+def run_directory(report: str | None) -> Path:
+    """Where a run writes: `--report DIR`; without it a new directory under the user's state directory. Nothing is made."""
+    if report is not None:
+        return written(report).absolute()
+    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+    return state_home() / "gpuwright" / "runs" / f"{stamp}-{os.getpid()}"
 
-    Args:
-        report: `--report DIR`; without it a new directory under the user's state directory.
+
+def make_run_directory(path: Path) -> Path:
+    """Make the directory of one run, private to its user; one that is there keeps its mode, and what is written into it is private.
 
     Raises:
         BadInput: the directory cannot be made or holds something that is not ours.
     """
-    if report is None:
-        stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
-        path = state_home() / "gpuwright" / "runs" / f"{stamp}-{os.getpid()}"
-    else:
-        path = written(report).absolute()
     make_collection_importable()
     from ansible_collections.gpuwright.node.plugins.plugin_utils.report import run_directory
 

@@ -33,10 +33,12 @@ class Privilege:
 
 
 def sudo_needs_no_password() -> bool:
-    """Whether sudo is there and works without asking."""
+    """Whether sudo is there and works without asking. A password that was given lately counts for the terminal that it was given at, and
+    Ansible has another one: `-k` leaves it out, and with a command it forgets none (sudo(8)).
+    """
     try:
         done = subprocess.run(
-            ["sudo", "-n", "true"],
+            ["sudo", "-k", "-n", "true"],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=_SUDO_SECONDS,

@@ -89,7 +89,10 @@ def prune(keep: int = KEEP, days: int = DAYS) -> list[Run]:
     now = datetime.now(UTC)
     gone = []
     for number, run in enumerate(known()):
-        age = now - datetime.fromtimestamp(run.path.stat().st_mtime, UTC)
+        try:
+            age = now - datetime.fromtimestamp(run.path.stat().st_mtime, UTC)
+        except FileNotFoundError:
+            continue  # another prune took it meanwhile
         at_work = run.verdict is None and age < timedelta(days=1)
         old = number >= _ALWAYS and age > timedelta(days=days)
         if (number >= keep or old) and not at_work:

@@ -71,6 +71,18 @@ def test_rollback_returns_to_the_driver_before_and_stays_there(machine: Node) ->
     is_at(machine, _OLD)
 
 
+def test_a_card_that_is_missing_is_no_fault_of_the_new_driver(machine: Node) -> None:
+    """The inventory expects three cards and two are there, before the change as after it."""
+    moved = run(machine, "upgrade", "-e", "gpuwright_gpus_expected=3")
+    assert moved.code == 1, str(moved)
+    assert "gpu.count" in {row["id"] for row in moved.host["checks"] if row["status"] == "fail"}
+    assert moved.host.get("returned") is None
+    assert versions(machine) == {f"{_NEW}-1"}
+    assert '"failed": []' in machine.shell("cat /var/lib/gpuwright/history.json")
+    assert run(machine, "rollback").code == 0
+    is_at(machine, _OLD)
+
+
 def test_a_driver_that_does_not_build_gives_way_to_the_one_that_worked(machine: Node) -> None:
     machine.shell(f"echo {_NEW} > {_BROKEN}")
     try:

@@ -8,8 +8,9 @@ gone after one.
 Keys of a card: ``power_limit`` (W), ``clocks`` ([lowest, highest] MHz of the multiprocessors), ``application_clocks`` ([memory,
 multiprocessors] MHz), ``ecc`` and ``persistence`` (true or false), ``compute_mode`` (as nvidia-smi calls it). A key that is absent is left
 as it is; null is the default of the card, and for ECC what was there before this program first changed it. Nothing is done where a card is
-as it should be, and nothing at all where a value does not fit one of the cards. Exit status: 0 right (it prints what it changed), 1
-refused, 3 ECC changes only with a reset of the card, which nobody computes on, or a boot.
+as it should be, and nothing at all where a value does not fit one of the cards; a card that is dead keeps none of the others from their
+settings. Locked clocks are locked at each run: nvidia-smi does not show whether a reset has freed them. Exit status: 0 right (it prints
+what it changed), 1 refused, or a card does not answer, 3 ECC changes only with a reset of the card, which nobody computes on, or a boot.
 """
 
 from __future__ import annotations
@@ -79,7 +80,11 @@ DEFAULT_MODE = "Default"
 
 
 class SettingsError(Exception):
-    """A card cannot have its settings."""
+    """A card cannot have its settings; `changed` is what others were brought to."""
+
+    def __init__(self, text: str, changed: Optional[List[str]] = None) -> None:
+        super().__init__(text)
+        self.changed = changed or []
 
 
 class Records:
@@ -116,7 +121,7 @@ class Records:
 def observe(smi: Runner) -> Dict[str, State]:
     """What each card has and offers, by bus id."""
     cards: Dict[str, State] = {}
-    for gpu in smi_calls.document(smi_calls.asked(smi, ["-q", "-x"])).findall("gpu"):
+    for gpu in smi_calls.described(smi).findall("gpu"):
         power = gpu.find("gpu_power_readings")
         power = gpu.find("power_readings") if power is None else power
         cards[(gpu.get("id") or "").upper()] = {
@@ -193,26 +198,40 @@ def obstacle(state: State, card: Wished) -> Optional[str]:
 def apply(cards: List[Wished], smi: Runner, records: Records) -> Tuple[List[str], List[str]]:
     """Bring the cards to their settings: what was changed, and what waits for a reset or a boot, in words.
 
-    Refused as a whole, before the first change, where a card cannot have one of them. Raises SettingsError.
+    Refused as a whole, before the first change, where a card cannot have one of them. Raises SettingsError; where a card is dead, after the
+    others have theirs.
     """
     seen = observe(smi) if cards else {}
-    for card in cards:
-        state = seen.get(str(card["bus_id"]).upper())
-        if state is None:
-            raise SettingsError(
-                "expected the card {}, nvidia-smi shows {}".format(card["bus_id"], ", ".join(seen) or "none")
-            )
-        why = obstacle(state, card)
+    there = {bus_id: state for bus_id, state in seen.items() if _answers(state)}
+    failed = [
+        "expected the card {}, nvidia-smi shows {}".format(card["bus_id"], ", ".join(there) or "none")
+        for card in cards
+        if str(card["bus_id"]).upper() not in there
+    ]
+    living = [card for card in cards if str(card["bus_id"]).upper() in there]
+    for card in living:
+        why = obstacle(there[str(card["bus_id"]).upper()], card)
         if why:
             raise SettingsError("the card {}: {}".format(card["bus_id"], why))
     changed: List[str] = []
     waiting: List[str] = []
-    for card in cards:
+    for card in living:
         bus_id = str(card["bus_id"]).upper()
-        told, waits = _Card(smi, bus_id, seen[bus_id], records).bring(card)
+        try:
+            told, waits = _Card(smi, bus_id, there[bus_id], records).bring(card)
+        except smi_calls.LayoutError as exc:
+            failed.append(f"{bus_id}: {exc}")
+            continue
         changed += [f"{bus_id}: {text}" for text in told]
         waiting += [f"{bus_id}: {text}" for text in waits]
+    if failed:
+        raise SettingsError("; ".join([*failed, *waiting]), changed)
     return changed, waiting
+
+
+def _answers(state: State) -> bool:
+    """Whether a card says anything of itself: one that is lost has a row, and no value in it."""
+    return any(state[name] is not None for name in ("compute_mode", "persistence", "clocks_max"))
 
 
 class _Card:
@@ -293,13 +312,14 @@ class _Card:
         return f"the power limit is {limit:g} W"
 
     def _clocks(self, wished: Optional[List[int]]) -> Optional[str]:
-        """Locked clocks, which nvidia-smi does not show."""
-        if self.records.get(self.records.since_boot, self.bus_id) == wished:
-            return None
-        if wished is None:
-            self._set("-rgc")
-        else:
+        """Locked clocks, which nvidia-smi does not show. The record tells what was set, and no reset since then: they are set once more."""
+        known = self.records.get(self.records.since_boot, self.bus_id)
+        if wished is not None:
             self._set("-lgc", "{:d},{:d}".format(*wished))
+        elif known is not None:
+            self._set("-rgc")
+        if known == wished:
+            return None
         self.records.put(self.records.since_boot, self.bus_id, wished)
         return "the clocks are free" if wished is None else "the clocks are locked to {:d} to {:d} MHz".format(*wished)
 
@@ -328,6 +348,8 @@ def main(arguments: List[str], smi: Runner = smi_calls.run, records: Optional[Re
             cards = json.load(stream)["cards"]
         changed, waiting = apply(cards, smi, records or Records())
     except (SettingsError, smi_calls.LayoutError) as exc:
+        for line in exc.changed:
+            sys.stdout.write(f"changed {line}\n")
         sys.stderr.write(f"{exc}\n")
         return FAILED
     except (OSError, ValueError, KeyError, IndexError, TypeError) as exc:

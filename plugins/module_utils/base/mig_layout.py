@@ -5,8 +5,9 @@ runs at every boot: instances, and on Hopper and newer the mode itself, are gone
 
     mig_layout.py /etc/gpuwright/mig.json     {"cards": [{"bus_id": "00000000:18:00.0", "profiles": ["3g.40gb", "3g.40gb"]}]}
 
-No profiles mean that MIG is off. Nothing is done where a card is as it should be. Exit status: 0 right (it prints what it
-changed), 1 nvidia-smi refused, 2 a card computes, 3 the mode changes only with a reset of the card or a boot.
+No profiles mean that MIG is off. Nothing is done where a card is as it should be. A card that is dead keeps none of the others from its
+layout. Exit status: 0 right (it prints what it changed), 1 nvidia-smi refused, or a card does not answer, 2 a card computes, 3 the mode
+changes only with a reset of the card or a boot.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class State(TypedDict):
 
     current: bool | None
     pending: bool | None
-    profiles: List[str]
+    profiles: List[str] | None
     busy: List[str]
 
 
@@ -53,11 +54,12 @@ _NOTHING = "Not Found"
 
 
 class LayoutError(Exception):
-    """A card cannot be brought to its layout; `status` is the program's exit status."""
+    """A card cannot be brought to its layout; `status` is the program's exit status, `changed` what other cards were brought to."""
 
-    def __init__(self, text: str, status: int) -> None:
+    def __init__(self, text: str, status: int, changed: List[str] | None = None) -> None:
         super().__init__(text)
         self.status = status
+        self.changed = changed or []
 
 
 def parse_list(text: str) -> dict[str, list[str]]:
@@ -103,12 +105,12 @@ def asked(smi: Runner, argv: list[str]) -> str:
 
 
 def observe(smi: Runner) -> dict[str, State]:
-    """State of each card by bus id: `current` and `pending` (None where it knows no MIG), `profiles`, `busy` (names of processes
-    that compute: all but those of the desktop).
+    """State of each card by bus id: `current` and `pending` (None where it knows no MIG), `profiles` (None where the list has no row of
+    the card), `busy` (names of processes that compute: all but those of the desktop).
     """
-    listed = parse_list(asked(smi, ["-L"]))
+    listed = parse_list(smi(["-L"])[1])
     cards: dict[str, State] = {}
-    for gpu in document(asked(smi, ["-q", "-x"])).findall("gpu"):
+    for gpu in described(smi).findall("gpu"):
         names = [
             info.findtext("process_name") or "?"
             for info in gpu.findall("processes/process_info")
@@ -117,10 +119,19 @@ def observe(smi: Runner) -> dict[str, State]:
         cards[(gpu.get("id") or "").upper()] = {
             "current": _flag(gpu.findtext("mig_mode/current_mig")),
             "pending": _flag(gpu.findtext("mig_mode/pending_mig")),
-            "profiles": listed.get(gpu.findtext("uuid") or "", []),
+            "profiles": listed.get(gpu.findtext("uuid") or ""),
             "busy": names,
         }
     return cards
+
+
+def described(smi: Runner) -> ET.Element:
+    """The document of nvidia-smi -q -x. It ends with an error where one card is lost, and describes the others. Raises LayoutError."""
+    argv = ["-q", "-x"]
+    status, text = smi(argv)
+    if status != 0 and _DOCUMENT not in text:
+        raise LayoutError("nvidia-smi {} failed ({}): {}".format(" ".join(argv), status, text.strip()), FAILED)
+    return document(text)
 
 
 def document(text: str) -> ET.Element:
@@ -141,36 +152,60 @@ def _flag(text: str | None) -> bool | None:
 
 
 def is_right(state: Mapping[str, Any], wished: list[str]) -> bool:
-    """Whether a card is parted as wished."""
+    """Whether a card is parted as wished. What it is parted into is not known where its `profiles` are None: that is not right."""
     if not wished:
         return not state["current"] and not state["pending"]
-    return bool(state["current"]) and sorted(state["profiles"]) == sorted(wished)
+    return bool(state["current"]) and state["profiles"] is not None and sorted(state["profiles"]) == sorted(wished)
 
 
 def apply(cards: List[Wished], smi: Runner = run) -> list[str]:
     """Bring the cards to their layout; what was changed, in words. Refused as a whole, before the first change, where one of the
-    cards to change computes. Raises LayoutError.
+    cards to change computes. Raises LayoutError, after the others were brought to theirs where one card cannot be.
     """
     seen = observe(smi)
     wrong = []
+    failed: list[LayoutError] = []
     for card in cards:
         bus_id = str(card["bus_id"]).upper()
         state = seen.get(bus_id)
-        if state is None:
-            raise LayoutError(
-                "expected the card {}, nvidia-smi shows {}".format(bus_id, ", ".join(seen) or "none"), FAILED
-            )
-        if is_right(state, card["profiles"]):
+        if state is not None and is_right(state, card["profiles"]):
             continue
-        if state["current"] is None:
-            raise LayoutError(f"the card {bus_id} cannot be parted: it knows no MIG mode", FAILED)
+        obstacle = _obstacle(bus_id, state, seen)
+        if obstacle or state is None:
+            failed.append(LayoutError(obstacle, FAILED))
+            continue
         if state["busy"]:
             text = "the card {} computes ({}); its layout is not changed under that".format(
                 bus_id, ", ".join(state["busy"])
             )
             raise LayoutError(text, BUSY)
         wrong.append((bus_id, state, card["profiles"]))
-    return [_bring(smi, bus_id, state, wished) for bus_id, state, wished in wrong]
+    brought = [_attempt(smi, bus_id, state, wished) for bus_id, state, wished in wrong]
+    changed = [text for text in brought if isinstance(text, str)]
+    failed += [exc for exc in brought if isinstance(exc, LayoutError)]
+    if failed:
+        # What has to be looked at goes before what waits for a boot.
+        raise LayoutError("; ".join(map(str, failed)), min(each.status for each in failed), changed)
+    return changed
+
+
+def _obstacle(bus_id: str, state: State | None, seen: Mapping[str, State]) -> str:
+    """Why a card cannot be brought to a layout; empty where it can."""
+    if state is None:
+        return "expected the card {}, nvidia-smi shows {}".format(bus_id, ", ".join(seen) or "none")
+    if state["current"] is None:
+        return f"the card {bus_id} cannot be parted: it knows no MIG mode, or does not answer"
+    if state["current"] and state["profiles"] is None:
+        return f"it is not known what the card {bus_id} is parted into: nvidia-smi -L does not list it"
+    return ""
+
+
+def _attempt(smi: Runner, bus_id: str, state: State, wished: list[str]) -> str | LayoutError:
+    """What a card was brought to, or why it was not."""
+    try:
+        return _bring(smi, bus_id, state, wished)
+    except LayoutError as exc:
+        return exc
 
 
 def _bring(smi: Runner, bus_id: str, state: State, wished: list[str]) -> str:
@@ -214,15 +249,17 @@ def main(arguments: list[str]) -> int:
     try:
         with open(arguments[0], encoding="utf-8") as stream:
             cards = json.load(stream)["cards"]
-        changed = apply(cards)
+        changed, failed = apply(cards), None
     except LayoutError as exc:
-        sys.stderr.write(f"{exc}\n")
-        return exc.status
+        changed, failed = exc.changed, exc
     except (OSError, ValueError, KeyError, IndexError) as exc:
         sys.stderr.write(f"the layout could not be read: {exc}\n")
         return FAILED
     for line in changed:
         sys.stdout.write(f"changed {line}\n")
+    if failed:
+        sys.stderr.write(f"{failed}\n")
+        return failed.status
     return 0
 
 

@@ -86,6 +86,11 @@ class Places(NamedTuple):
         """The lock of the run at work."""
         return self.run + "/lock.json"
 
+    @property
+    def last(self) -> str:
+        """Who had the lock last."""
+        return self.state + "/last_run.json"
+
 
 ROOTS = Places(STATE, RUN, ENVIRONMENTS)
 
@@ -100,3 +105,8 @@ def of_user(variables: Mapping[str, str] | None = None) -> Places:
 
     state = base("XDG_STATE_HOME", "~/.local/state") + "/gpuwright"
     return Places(state + "/node", state + "/at-work", base("XDG_DATA_HOME", "~/.local/share") + "/gpuwright")
+
+
+def of_caller() -> Places:
+    """Root's, or those of the user that this process is."""
+    return ROOTS if os.geteuid() == 0 else of_user()

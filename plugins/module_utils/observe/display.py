@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 _DRM = "/sys/class/drm/"
 
 
+#: How the reason begins where it is only the screens of one card that cannot be seen: one that no driver holds.
+UNBOUND = "no display driver is bound to "
+
+
 def is_desktop(host: Host) -> bool:
     """Whether a display manager or a graphical session is installed."""
     if host.link("/etc/systemd/system/display-manager.service") is not None:
@@ -50,7 +54,7 @@ def screens(host: Host, gpus: list[PciGpu]) -> list[Screen]:
         else:
             host.unknown(
                 "display.nvidia_screens",
-                "no display driver is bound to {}, so its connectors cannot be seen".format(gpu["bus_id"]),
+                "{}{}, so its connectors cannot be seen".format(UNBOUND, gpu["bus_id"]),
             )
     return found
 

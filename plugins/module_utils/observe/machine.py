@@ -247,7 +247,8 @@ def _smi(host: Host, kernels: Kernel, where: Environment, owned: Driver) -> Smi 
 
             # What the instances are called is in no XML.
             listed = host.run([program, "-L"])
-            answer["mig_devices"] = mig_layout.parse_list(listed.out) if listed.ok else None
+            # It ends with an error where one card is lost, and lists the others.
+            answer["mig_devices"] = mig_layout.parse_list(listed.out) or None
         return answer
     return None
 

@@ -51,7 +51,7 @@ def parse_rpm(text: str) -> dict[str, Package]:
             continue
         source = _source(source)
         if name in _BY_KERNEL:
-            packages[f"{name}-{version}.{arch}"] = Package(version, "installed", False, vendor, source)
+            packages[key_of(name, version, arch)] = Package(version, "installed", False, vendor, source)
         if epoch not in ("", "0", "(none)"):
             version = epoch + ":" + version
         if name in packages:
@@ -73,6 +73,11 @@ def exact(names: Iterable[str]) -> list[str]:
     told = set(names)
     doubled = {plain for plain in _BY_KERNEL if any(re.match(rf"{plain}-\d", name) for name in told)}
     return sorted(told - doubled)
+
+
+def key_of(name: str, version: str, arch: str) -> str:
+    """The name under which a package is told: kernels and their headers, which stand side by side, with their version."""
+    return f"{name}-{version}.{arch}" if name in _BY_KERNEL else name
 
 
 def duplicates(text: str) -> list[str]:

@@ -34,10 +34,13 @@ UNITS = (
 )
 """Units that are always looked at."""
 
+ADMINISTRATORS = "/etc/systemd/system/"
+"""Where units are that no package brought."""
+
 # Where systemd reads units from (systemd.unit(5), "Unit File Load Path").
 _DIRECTORIES = (
     "/usr/lib/systemd/system/",
-    "/etc/systemd/system/",
+    ADMINISTRATORS,
     "/run/systemd/system/",
     "/run/systemd/generator/",
     "/run/systemd/generator.early/",

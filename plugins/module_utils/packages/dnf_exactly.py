@@ -48,6 +48,8 @@ class Transaction:
         base = self.base = dnf.Base()
         base.conf.read()
         base.conf.install_weak_deps = False
+        # What dnf's history keeps of this call.
+        base.conf.comment = self.given["comment"]
         base.conf.best = False
         base.conf.clean_requirements_on_remove = False
         base.conf.module_stream_switch = True

@@ -56,9 +56,14 @@ class InstallationFailed(Exception):
         self.answer: Answer = {
             "rc": rc,
             "cmd": list(argv),
-            "stdout": redact.text(out[-_MOST_WORDS:]),
-            "stderr": redact.text(err[-_MOST_WORDS:]),
+            "stdout": end_of(out),
+            "stderr": end_of(err),
         }
+
+
+def end_of(said: str) -> str:
+    """The end of what a program said, without credentials."""
+    return redact.text(said[-_MOST_WORDS:])
 
 
 class Call(NamedTuple):

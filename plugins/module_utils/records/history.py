@@ -3,21 +3,26 @@
 """What a node keeps to find its way back: the drivers that worked before, their packages, and what gpuwright brought.
 
 One record, readable by its owner only; here it is read, `remembering` writes it. ``states``: the drivers that worked, newest first, each
-with its packages and versions, or with the file of NVIDIA's that brought it; ``original``: the one that somebody else had installed.
+with its packages and versions, or with the file of NVIDIA's that brought it, and the checks that failed before it gave way (``failing``);
+``original``: the driver that somebody else had installed.
 ``failed``: the drivers that a run returned from, newest first, each with the kernel, the reason and the place of a log.
 ``proven``: the version of the driver that was proven last.
-``brought``: packages that appeared while runs were at work, by version; ``files`` and ``environments``: what the seals of those runs
-named. ``before``: the packages that were there when a run began that has not ended yet. ``streams``: dnf's module streams that were enabled
-before the first run.
+``brought``: packages that our own calls of the package manager installed, by version, as its log says; ``calls``: those that were begun
+and that nobody has looked up there since; ``unproven``: packages of which nobody can say that. ``files`` and ``environments``: what the
+seals of runs named. ``at_work``: whether a run began that has not ended. ``streams``: dnf's module streams that were enabled before the
+first run.
+
+A record without ``calls`` is one of before calls were marked. Its ``brought`` was the difference of what was there after a run and before
+it, its ``before`` is what was there as a run began that did not end: both are believed as far as the log says the same.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Mapping, TypedDict, cast
+from typing import TYPE_CHECKING, Collection, Iterable, Mapping, NamedTuple, TypedDict, cast
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
-from ansible_collections.gpuwright.node.plugins.module_utils.observe import packages
+from ansible_collections.gpuwright.node.plugins.module_utils.observe import package_log, packages
 from ansible_collections.gpuwright.node.plugins.module_utils.records import seals
 
 if TYPE_CHECKING:
@@ -33,6 +38,25 @@ _REPAIR = ("/etc/default/grub.d/gpuwright.cfg", "/etc/dkms/*.conf", "/etc/dkms/n
 #: How the metrics of ours begin.
 _METRICS = "# HELP gpuwright_"
 _OURS = "Written by gpuwright (role repair)"
+#: How rpm calls the keys that it has.
+KEY = "gpg-pubkey-"
+
+
+class Begun(TypedDict):
+    """A call of the package manager that was begun: the packages that were asked for and not there, and the keys that rpm had."""
+
+    names: list[str]
+    keys: list[str]
+
+
+class Owned(NamedTuple):
+    """Packages that our calls brought, also those that a call was cut off before, and those of which nobody can say; both by version.
+    ``logged``: which of the calls that were begun the package manager has in its log.
+    """
+
+    brought: dict[str, str]
+    unproven: dict[str, str]
+    logged: frozenset[str]
 
 
 class Kept(TypedDict):
@@ -43,8 +67,11 @@ class Kept(TypedDict):
     proven: str | None
     states: list[DriverState]
     brought: dict[str, str]
+    unproven: dict[str, str]
+    calls: dict[str, Begun] | None
     files: list[str]
     environments: list[str]
+    at_work: bool
     before: list[str] | None
     streams: dict[str, str] | None
 
@@ -58,11 +85,57 @@ def read(host: Host) -> Kept:
         "proven": record.get("proven"),
         "states": record.get("states") or [],
         "brought": record.get("brought") or {},
+        "unproven": record.get("unproven") or {},
+        "calls": record.get("calls") if record else {},
         "files": record.get("files") or [],
         "environments": record.get("environments") or [],
+        "at_work": bool(record.get("at_work")) or record.get("before") is not None,
         "before": record.get("before"),
         "streams": record.get("streams"),
     }
+
+
+def owned(host: Host, record: Kept) -> Owned | None:
+    """Whose packages are. None where it cannot be told: what is installed, or the package manager's log, is unknown.
+
+    Whose a package is says the last call that installed or removed it: what somebody removed and installed again is his. A call that the
+    log no longer has is older than all that it has.
+    """
+    if host.of_user:
+        return Owned({}, {}, frozenset())
+    there, calls = packages.installed(host), package_log.read(host)
+    if "packages.installed" in host.unknown_facts:
+        host.unknown(package_log.FACT, host.unknown_facts["packages.installed"])
+    if package_log.FACT in host.unknown_facts:
+        return None
+    last = package_log.last(calls)
+    ours = {name: call.came[name] for name, call in last.items() if call.ours and name in call.came}
+    versions = {**ours, **{name: package.version for name, package in there.items()}}
+    if record["calls"] is None:
+        brought, unproven = _earlier(record, there, last, ours)
+        return Owned(_versions(brought, versions), _versions(unproven, versions), frozenset())
+    begun = [call for call in calls if call.mark in record["calls"]]
+    named = {*record["brought"], *(name for call in begun for name in call.came)}
+    brought = {name for name in named if name in ours or name not in last}
+    unproven = {name for name in record["unproven"] if name not in ours}
+    logged = frozenset(call.mark for call in begun if call.mark)
+    return Owned(_versions(brought, versions), _versions(unproven, versions), logged)
+
+
+def _earlier(
+    record: Kept, there: Collection[str], told: Collection[str], ours: Collection[str]
+) -> tuple[set[str], set[str]]:
+    """By a record of before calls were marked: what it names, or what came after a run of that time that was cut off, and the log has of
+    a call that has the form of ours. ``told``: all that the log has. What rpm has of keys is in no log: those are believed.
+    """
+    since = set(there) - set(record["before"]) if record["before"] is not None else set()
+    keys = {name for name in record["brought"] if name.startswith(KEY)}
+    brought = ((set(record["brought"]) | since) & set(ours)) | keys
+    return brought, (set(record["brought"]) - brought) | (since - set(told))
+
+
+def _versions(names: Iterable[str], versions: Mapping[str, str]) -> dict[str, str]:
+    return {name: versions[name] for name in sorted(names) if name in versions}
 
 
 def observe(host: Host, full: bool = False) -> History | None:
@@ -77,31 +150,33 @@ def observe(host: Host, full: bool = False) -> History | None:
         host.unknown("history", str(exc))
         return None
     drivers: list[str | None] = [state.get("version") for state in record["states"]]
+    failing = {state["version"]: state["failing"] for state in reversed(record["states"]) if "failing" in state}
     if not full:
-        return {"drivers": drivers, "failed": record["failed"]}
+        return {"drivers": drivers, "failed": record["failed"], "proven": record["proven"], "failing": failing}
     from ansible_collections.gpuwright.node.plugins.module_utils.observe import rpm
 
-    there = packages.installed(host)
-    before = record["before"]
-    # A run that was cut off brought something too.
-    names = set(record["brought"]) | (set(there) - set(before) if before is not None else set())
+    mine, there = owned(host, record), packages.installed(host)
+    if mine is None:
+        return None
     # What the seals name, or named, and is there, with what the repair wrote, which has no seal.
     found = [seal for seal in seals.read_all(host).values() if isinstance(seal, dict)]
     # What is root's in the system's directories is no user's to take back.
     repairs = () if host.of_user else _REPAIR
     watched = set() if host.of_user else _of_watch(host)
     repaired = {path for pattern in repairs for path in host.glob(pattern) if _OURS in (host.read(path) or "")}
-    sealed = sealed_environments(found)
+    sealed = sealed_environments(host, found)
     # One of another frameworks_path than that of the last wish. What somebody put in its place since then is not ours.
     earlier = {path for path in record["environments"] if host.exists(f"{path}/{paths.ENVIRONMENT_MARK}")}
     copies = () if host.of_user else host.names(paths.PACKAGES)
-    files = sealed_files(found) | set(record["files"]) | repaired | watched
+    files = sealed_files(host, found) | set(record["files"]) | repaired | watched
     return {
         "original": record["original"],
         "failed": record["failed"],
         "proven": record["proven"],
+        "failing": failing,
         "states": record["states"],
-        "brought": rpm.exact(name for name in names if name in there),
+        "brought": rpm.exact(name for name in mine.brought if name in there),
+        "unproven": rpm.exact(name for name in mine.unproven if name in there),
         "streams": record["streams"],
         "drivers": drivers,
         "copies": [name for name in copies if name.endswith((".deb", ".rpm", ".run"))],
@@ -132,14 +207,31 @@ def _marked(host: Host) -> set[str]:
     return {path.rpartition("/")[0] for path in host.glob(f"{host.places.environments}/*/{paths.ENVIRONMENT_MARK}")}
 
 
-def sealed_files(found: list[seals.Record]) -> set[str]:
-    """Paths of the files that seals name."""
-    return {path for seal in found for path in seal.get("files") or {}}
+def sealed_files(host: Host, found: list[seals.Record]) -> set[str]:
+    """Paths of the files that seals name, and marks in their place: without those that stand there as they did before."""
+    return {
+        path for seal in found for path in seal.get("files") or {} if not _stands(host, path, seal.get("stood") or {})
+    }
 
 
-def sealed_environments(found: list[seals.Record]) -> set[str]:
-    """Paths of the environments that seals name."""
-    return {path for seal in found for path in seal.get("environments") or {}}
+def _stands(host: Host, path: str, stood: Mapping[str, str]) -> bool:
+    """Whether a file is as it was before a run that was to write it; one that cannot be read counts as such, and stays."""
+    if path not in stood:
+        return False
+    try:
+        return seals.digest(host, path) in (stood[path], None)
+    except seals.SealError:
+        return True
+
+
+def sealed_environments(host: Host, found: list[seals.Record]) -> set[str]:
+    """Paths of the environments that seals name, and marks in their place: there with a mark of ours in them alone."""
+    return {
+        path
+        for seal in found
+        for path in seal.get("environments") or {}
+        if not seal.get("begun") or host.exists(f"{path}/{paths.ENVIRONMENT_MARK}")
+    }
 
 
 def same(one: Mapping[str, object], other: Mapping[str, object]) -> bool:

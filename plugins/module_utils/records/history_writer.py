@@ -6,15 +6,14 @@ from __future__ import annotations
 
 import os
 import shutil
-from typing import TYPE_CHECKING, Iterator, Mapping
+from typing import TYPE_CHECKING, Collection, Iterator, Mapping, Sequence
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
-from ansible_collections.gpuwright.node.plugins.module_utils.observe import rpm
+from ansible_collections.gpuwright.node.plugins.module_utils.observe import package_log, packages, rpm
 from ansible_collections.gpuwright.node.plugins.module_utils.records import history, sealing, seals
 
 if TYPE_CHECKING:
-    from ansible_collections.gpuwright.node.plugins.module_utils.observe.package import Package
     from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverState, FailedDriver
 
 _CACHES = ("/var/cache/apt/archives/*.deb", "/var/cache/dnf/*/packages/*.rpm")
@@ -23,29 +22,17 @@ _MOST = 2
 _MOST_FAILED = 8
 
 
-def begin(
-    host: Host,
-    state: DriverState | None,
-    installed: Mapping[str, Package],
-    failed: FailedDriver | None = None,
-    brings: Mapping[str, str] | None = None,
-) -> None:
-    """Remember, before the first change, the driver that works, and the packages that are there; before the return from a driver, that
-    it `failed`.
+def begin(host: Host, state: DriverState | None, failed: FailedDriver | None = None, alone: bool = False) -> None:
+    """Remember, before the first change, the driver that works; before the return from a driver, that it `failed`. `alone`: by a role,
+    which has no end.
 
-    A run that was cut off has not ended: what was there before it is still what was there before. The driver that works is then the one
-    that this run remembered: of the pins and holds it may have moved some, and the mark in the seal's place says where it went.
-
-    `brings`: version by name of what a role used alone is about to install. It has no end at which somebody could see what is new, and
-    what others install after it is theirs.
+    After a run that was cut off, the driver that works is the one that this run remembered: of the pins and holds it may have moved some,
+    and the mark in the seal's place says where it went.
     """
-    record = history.read(host)
-    if state and record["before"] is not None:
+    record = _settled(host, history.read(host))
+    if state and record["at_work"]:
         state = next((each for each in record["states"] if history.is_build(each, state)), state)
-    if brings is not None:
-        record["brought"] = {**record["brought"], **{name: brings[name] for name in brings if name not in installed}}
-    elif record["before"] is None:
-        record["before"] = sorted(installed)
+    record["at_work"] = record["at_work"] or not alone
     if record["streams"] is None:
         record["streams"] = rpm.streams(host)
     if state and not record["original"] and not _ours(state):
@@ -64,7 +51,8 @@ def works(host: Host, version: str | None) -> None:
     record = history.read(host)
     left = [each for each in record["failed"] if each.get("version") != version]
     if (left, version) != (record["failed"], record["proven"]):
-        _write(host, dict(record, failed=left, proven=version))
+        record["failed"], record["proven"] = left, version
+        _write(host, record)
 
 
 def _with_failed(host: Host, rows: list[FailedDriver], driver: FailedDriver) -> list[FailedDriver]:
@@ -102,28 +90,81 @@ def _ours(state: DriverState) -> bool:
     return bool(state.get("stack")) and not state["stack"].get("adopted")
 
 
-def end(host: Host, installed: Mapping[str, Package]) -> None:
-    """Note which packages the run brought, and the files and environments that are sealed now: another driver's seal names others, and so
-    does that of another place of environments.
+def end(host: Host) -> None:
+    """Note the files and environments that are sealed now: another driver's seal names others, and so does that of another place of
+    environments.
 
     What a run fetched for a toolkit before it was cut off goes: the toolkit is there by now, or nobody wishes it any more.
     """
     shutil.rmtree(host.at(paths.FETCHED), ignore_errors=True)
-    record = history.read(host)
-    if record["before"] is None:
+    record = _settled(host, history.read(host))
+    if not record["at_work"]:
         return
-    before = set(record["before"])
-    brought = {name: version for name, version in record["brought"].items() if name in installed}
-    brought.update({name: package.version for name, package in installed.items() if name not in before})
     sealed = [seal for seal in seals.read_all(host).values() if isinstance(seal, dict)]
-    files = sorted(history.sealed_files(sealed) | set(record["files"]))
-    environments = history.sealed_environments(sealed) | set(record["environments"])
-    there = sorted(path for path in environments if host.exists(path))
-    _write(host, dict(record, brought=brought, files=files, environments=there, before=None))
+    record["files"] = sorted(history.sealed_files(host, sealed) | set(record["files"]))
+    environments = history.sealed_environments(host, sealed) | set(record["environments"])
+    record["environments"] = sorted(path for path in environments if host.exists(path))
+    record["at_work"] = False
+    _write(host, record)
 
 
-def _write(host: Host, record: Mapping[str, object]) -> None:
-    sealing.write_object(host, host.places.history, dict(record, schema=seals.SCHEMA))
+def new_mark() -> str:
+    """What a call is known by."""
+    return os.urandom(6).hex()
+
+
+def call_begins(host: Host, names: Sequence[str]) -> str:
+    """Write down, before it begins, a call of the package manager that asks for these packages; its mark.
+
+    Raises SealError where nobody could say afterwards what it brought.
+    """
+    record = _settled(host, history.read(host))
+    if record["calls"] is None or package_log.FACT in host.unknown_facts:
+        raise seals.SealError(
+            "Expected the package manager to tell what is installed and what its calls brought. "
+            f"Found: {host.unknown_facts[package_log.FACT]}. What to do: see to that, then run again. Nothing was installed."
+        )
+    mark, there = new_mark(), packages.installed(host)
+    keys = sorted(name for name in there if name.startswith(history.KEY))
+    record["calls"][mark] = {"names": [name for name in names if name not in there], "keys": keys}
+    _write(host, record)
+    return mark
+
+
+def call_ends(host: Host, mark: str, went_well: bool, keys: Collection[str]) -> None:
+    """Write down what a call brought. `keys`: how the names begin that rpm gives to the keys of sources of ours, which dnf imports by
+    the way.
+
+    Of one that went well and that the log does not have, nobody can say it later either.
+    """
+    before = history.read(host)
+    record = _settled(host, before)
+    call, there = (before["calls"] or {}).get(mark), packages.installed(host)
+    if call is None or package_log.FACT in host.unknown_facts:
+        return
+    if went_well and mark in (record["calls"] or {}):
+        lost = {name: there[name].version for name in call["names"] if name in there and name not in record["brought"]}
+        record["unproven"] = {**record["unproven"], **lost}
+    new = {name: there[name].version for name in there if name.startswith(tuple(keys)) and name not in call["keys"]}
+    record["brought"] = {**record["brought"], **new}
+    record["calls"] = {each: left for each, left in (record["calls"] or {}).items() if each != mark}
+    _write(host, record)
+
+
+def _settled(host: Host, record: history.Kept) -> history.Kept:
+    """The record with what the package manager's log says by now; as it is where that is unknown."""
+    found = history.owned(host, record)
+    if found is None:
+        return record
+    left = {mark: call for mark, call in (record["calls"] or {}).items() if mark not in found.logged}
+    settled = record.copy()
+    settled.update({"brought": found.brought, "unproven": found.unproven, "calls": left, "before": None})
+    return settled
+
+
+def _write(host: Host, record: history.Kept) -> None:
+    kept = {key: value for key, value in record.items() if key != "before" or value is not None}
+    sealing.write_object(host, host.places.history, dict(kept, schema=seals.SCHEMA))
 
 
 def _keep_copies(host: Host, states: list[DriverState]) -> None:

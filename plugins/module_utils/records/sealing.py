@@ -1,6 +1,6 @@
 # Copyright: gpuwright contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Seals, the record of the proof and the lock: made from the node as it is, and written.
+"""Seals and the record of the proof: made from the node as it is, and written.
 
 Each is written to a temporary file, synced and renamed: a cut of power leaves the old record or the new one.
 """
@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Callable, Mapping, Sequence, TypedDict, TypeVa
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import redact, versions
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.observe import services
 from ansible_collections.gpuwright.node.plugins.module_utils.records import seals
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Service
     from ansible_collections.gpuwright.node.plugins.module_utils.observe.package import Package
-    from ansible_collections.gpuwright.node.plugins.module_utils.seal import RunLock
 
 
 T = TypeVar("T")
@@ -91,8 +91,11 @@ def make(
     return seal
 
 
-def begun(component: str, given: Wanted, present: seals.Record | None, alone: bool = False) -> seals.Record:
+def begun(host: Host, component: str, given: Wanted, present: seals.Record | None, alone: bool = False) -> seals.Record:
     """What stands in place of a seal while a run changes its component; after a role that was used alone it stays.
+
+    It names what the run is about to write, for taking back knows it by this: ``files``, by path, of which nobody knows yet what they will
+    be, with the digest of what ``stood`` there before; ``environments``; and ``services``, units that nobody had.
 
     It keeps what a later run has to know when this one is cut off: that the component is ours, the cards that were seen, and
     the versions that the set had. A role used alone has moved these as it was told, and those that give way to another source's
@@ -100,6 +103,7 @@ def begun(component: str, given: Wanted, present: seals.Record | None, alone: bo
     """
     old, stack = present or {}, given.get("stack") or {}
     return {
+        **_about_to_be(host, old, given.get("manages") or {}),
         "schema": seals.SCHEMA,
         "component": component,
         "gpuwright": versions.COLLECTION,
@@ -110,6 +114,28 @@ def begun(component: str, given: Wanted, present: seals.Record | None, alone: bo
         "gpus": given.get("gpus") or old.get("gpus") or [],
         "packages": {} if alone or "replaces" in stack else old.get("packages") or {},
     }
+
+
+def _about_to_be(host: Host, old: seals.Record, manages: Mapping[str, Sequence[str]]) -> seals.Record:
+    files, known = manages.get("files") or [], old.get("files") or {}
+    stood = {path: seals.digest(host, path) for path in files if path not in known}
+    units = [
+        unit
+        for unit in manages.get("services") or []
+        if not services.has_file(host, unit) or f"{services.ADMINISTRATORS}{unit}" in known
+    ]
+    return {
+        "files": {**known, **dict.fromkeys(files)},
+        "stood": {**(old.get("stood") or {}), **{path: found for path, found in stood.items() if found}},
+        "services": {**{unit: {} for unit in units}, **(old.get("services") or {})},
+        "environments": {**{path: {} for path in manages.get("environments") or []}, **(old.get("environments") or {})},
+    }
+
+
+def left(host: Host, mark: seals.Record) -> seals.Record:
+    """The mark of a role that was used alone and has ended, with what it wrote."""
+    there = {path: found or seals.file_record(host, path) for path, found in (mark.get("files") or {}).items()}
+    return {**mark, "files": there}
 
 
 # Writing
@@ -123,7 +149,7 @@ def _sync_directory(path: str) -> None:
         os.close(descriptor)
 
 
-def _make_directory(host: Host, path: str, mode: int) -> str:
+def make_directory(host: Host, path: str, mode: int) -> str:
     """The directory on disk, made with `mode` where it is missing."""
     real = host.at(path)
     if not os.path.isdir(real):
@@ -136,7 +162,7 @@ def write_object(host: Host, path: str, record: Mapping[str, object], directory_
     """Write a record, without credentials, so that it survives a cut of power in whole: temporary file, fsync, rename, fsync of
     the directory.
     """
-    directory = _make_directory(host, os.path.dirname(path), directory_mode)
+    directory = make_directory(host, os.path.dirname(path), directory_mode)
     name = os.path.basename(path)
     descriptor, temporary = tempfile.mkstemp(prefix="." + name + ".", dir=directory)
     try:
@@ -164,58 +190,3 @@ def remove(host: Host, named: list[str]) -> list[str]:
     for directory in sorted({os.path.dirname(path) for path in gone}):
         _sync_directory(host.at(directory))
     return gone
-
-
-# The lock
-
-
-def lock_conflict(host: Host, lock: RunLock | None, owner: str, now: float) -> str | None:
-    """Why this owner may not begin: the living lock of another; None when it may."""
-    if lock is None or lock.get("owner") == owner:
-        return None
-    expires = lock.get("expires")
-    if expires is not None and from_iso(expires) <= now:
-        return None
-    return "this machine is being worked on by {} since {}; wait, or remove {} if that run is dead".format(
-        lock.get("owner") or "somebody unknown", lock.get("since") or "an unknown time", host.places.lock
-    )
-
-
-def take_lock(host: Host, owner: str, seconds: float) -> bool:
-    """Take or renew the lock; whether it was new. Raises SealError when another owner holds it.
-
-    The file appears in whole by a hard link, which fails when a lock is there already: of two runs one wins.
-    """
-    now = time.time()
-    present = seals.read_lock(host)
-    conflict = lock_conflict(host, present, owner, now)
-    if conflict:
-        raise seals.SealError(conflict)
-    since = present["since"] if present and present.get("owner") == owner and present.get("since") else seals.iso(now)
-    record = {"owner": owner, "since": since, "expires": seals.iso(now + seconds)}
-    if present is not None and present.get("owner") == owner:
-        write_object(host, host.places.lock, record, 0o755)
-        return False
-    if present is not None:
-        remove(host, [host.places.lock])
-    mine = f"{host.places.lock}.{os.getpid()}"
-    write_object(host, mine, record, 0o755)
-    try:
-        os.link(host.at(mine), host.at(host.places.lock))
-    except FileExistsError:
-        other = seals.read_lock(host)
-        raise seals.SealError(
-            lock_conflict(host, other, owner, now)
-            or f"another run took the lock {host.places.lock} just now; try again"
-        ) from None
-    finally:
-        os.unlink(host.at(mine))
-    return True
-
-
-def release_lock(host: Host, owner: str) -> bool:
-    """Give the lock back; whether it was held by this owner. Another's lock stays."""
-    present = seals.read_lock(host)
-    if present is None or present.get("owner") != owner:
-        return False
-    return bool(remove(host, [host.places.lock]))

@@ -92,6 +92,12 @@ def file_record(host: Host, path: str) -> FileRecord | None:
     }
 
 
+def digest(host: Host, path: str) -> str | None:
+    """SHA-256 of a file; None where it is not there or no file. Raises SealError for one that cannot be read."""
+    found = None if host.isdir(path) else file_record(host, path)
+    return found["sha256"] if found else None
+
+
 def light_record(host: Host, path: str) -> LightRecord | None:
     """Size and time of a large file; None when it is not there."""
     found = host.stat(path)

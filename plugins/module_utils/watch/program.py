@@ -20,7 +20,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Ho
 from ansible_collections.gpuwright.node.plugins.module_utils.base.run import Result
 from ansible_collections.gpuwright.node.plugins.module_utils.measure import kernel_log
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import machine
-from ansible_collections.gpuwright.node.plugins.module_utils.records import sealing, seals
+from ansible_collections.gpuwright.node.plugins.module_utils.records import run_lock, seals
 from ansible_collections.gpuwright.node.plugins.module_utils.watch import (
     judge,
     metrics,
@@ -33,7 +33,6 @@ from ansible_collections.gpuwright.node.plugins.module_utils.watch import (
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
     from ansible_collections.gpuwright.node.plugins.module_utils.measure.kernel_log import Event, Log, Seen
-    from ansible_collections.gpuwright.node.plugins.module_utils.seal import RunLock
     from ansible_collections.gpuwright.node.plugins.module_utils.watch.settings import Settings
 
 # As journald takes a line's priority (sd-daemon(3)).
@@ -66,7 +65,7 @@ def turn(around: Around) -> int:
     found = judge.judge(facts, wished, seen)
     events: List[Event] = seen["events"] if seen else []
     # A run at work changes what is judged here: what it leaves behind is judged at the next turn.
-    at_work = _at_work(facts["lock"])
+    at_work = run_lock.is_living(host, facts["lock"])
     proven = None if at_work else record.is_proven(found)
     links = nvlink.look(host, facts)
     look = metrics.Look(facts, wished, found, events, links, proven, len(before["waiting"]))
@@ -98,11 +97,6 @@ def _seen(facts: Facts, read: Callable[[], Log], before: record.Record) -> Optio
         "whole": log.whole,
         "why": log.why,
     }
-
-
-def _at_work(lock: Optional[RunLock]) -> bool:
-    expires = lock.get("expires") if lock else None
-    return lock is not None and (expires is None or sealing.from_iso(expires) > time.time())
 
 
 def _metrics(around: Around, look: metrics.Look) -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 
 from ansible import constants
 from ansible.errors import AnsibleActionFail
+from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 
 from .. import gate, wish
@@ -33,6 +34,9 @@ REFUSED = (
 
 #: How it shows: ansible-core's own words, and those of a Python that does not know its first import.
 _TOO_OLD = ("requires a minimum of Python", "future feature annotations is not defined")
+
+#: The modules that may change a node for longer than a run's lock holds unasked: they hold it meanwhile.
+_HOLDING = frozenset(("package_call", "wheels"))
 
 
 class NodeAction(ActionBase):  # type: ignore[misc]  # ansible-core ships no type information
@@ -74,13 +78,21 @@ class NodeAction(ActionBase):  # type: ignore[misc]  # ansible-core ships no typ
         Raises AnsibleActionFail where the answer breaks the rules.
         """
         self._asked = (module, str(task_vars.get("inventory_hostname") or "the node"))
+        held = self._run(task_vars) if module in _HOLDING else {}
         result: Result = self._execute_module(
             module_name=f"gpuwright.node.{module}",
-            module_args=dict(arguments),
+            module_args={**held, **arguments},
             task_vars=dict(task_vars),
         )
         refused = python_too_old(result) if result.get("failed") else None
         return {**result, "msg": refused} if refused else result
+
+    def _run(self, task_vars: Variables) -> Variables:
+        """The run that has taken the node, as the option `owner`; none of a role used alone, which has given it back."""
+        known = self.variables(task_vars, ["gpuwright_standalone", "gpuwright_plan"])
+        alone = boolean(known.get("gpuwright_standalone", True), strict=False)
+        owner = (known.get("gpuwright_plan") or {}).get("owner")
+        return {} if alone or not owner else {"owner": owner}
 
     def on_node(
         self, module: str, arguments: Mapping[str, object], task_vars: Variables, *, script: bytes | None = None

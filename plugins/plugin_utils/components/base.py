@@ -42,6 +42,7 @@ class Context:
     ``provision_only``: the cards are not there, so nothing can be loaded or proven. ``cpu_only``: no card and none expected.
     ``cards_missing``: the same, although the inventory or the last seal says that they are there.
     ``condemned``: environments that the last proof could not import from; none in a look after an apply.
+    ``unmanaged``: the places on the bus of cards that are left alone.
     ``variables``: what is set for each role outside it. ``companions``: packages that are there and go to the driver's new version with it,
     and what makes a kernel whole that comes with it. ``leaves``: packages that go where the driver's come from another source.
     """
@@ -55,6 +56,7 @@ class Context:
     variables: Inputs = field(default_factory=dict)
     companions: Sequence[str] = ()
     condemned: Sequence[str] = ()
+    unmanaged: Sequence[str] = ()
     leaves: Sequence[str] = ()
 
     @property

@@ -19,6 +19,8 @@ BLACKLIST = "/etc/modprobe.d/gpuwright-nouveau.conf"
 #: dracut takes the machine's modprobe.d only where it is told to, in every initramfs from then on.
 DRACUT = "/etc/dracut.conf.d/gpuwright-nouveau.conf"
 
+#: How the names of the in-tree drivers begin.
+DRIVERS = ("nouveau", "nova")
 #: Variables of the role, with their defaults.
 MODULES = ("nouveau", "nova", "nova_core", "nova_drm")
 
@@ -54,8 +56,19 @@ class Given(TypedDict, total=False):
 
 
 def wanted(context: Context) -> bool:
-    """Not where another one looks after the driver: then the initramfs is theirs too."""
-    return "driver" in context.stack and context.stack["driver"]["source"] != "preinstalled"
+    """Not where another one looks after the driver: then the initramfs is theirs too. Nor where a driver that is left as it is works beside
+    nouveau, which drives a card that is left alone.
+    """
+    driver = context.stack.get("driver")
+    if driver is None or driver["source"] == "preinstalled":
+        return False
+    return not (driver["adopted"] and _drives_another(context))
+
+
+def _drives_another(context: Context) -> bool:
+    """Whether nouveau or nova holds cards that are left alone, and none that is managed."""
+    held = [card for card in context.facts["pci"]["gpus"] or () if (card.get("driver") or "").startswith(DRIVERS)]
+    return bool(held) and all(card["bus_id"] in context.unmanaged for card in held)
 
 
 def findings(context: Context) -> list[Finding]:

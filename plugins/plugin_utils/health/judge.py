@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         Facts,
         FailedBuild,
         LoadedModule,
+        PciGpu,
     )
 
     from ..model import plan
@@ -98,6 +99,7 @@ def judge_cards(view: View, stack: Stack, expected: Expected) -> list[Check]:
     result = [node_judge.on_bus(view, expected, tell, remedy)]
     if view.gpus:
         result += [step(view, stack) for step in _DRIVER_STEPS]
+        result.append(judge_nouveau(view, node_judge.counted(view, expected)))
         result += node_judge.of_smi(view, stack.get("driver"), expected)
         result += fabric_judge.judge_fabric(view) + judge_datacentre.judge_peermem(view, stack)
     return judge_hosts.addressed(view.facts, result) + judge_hosts.beside(view.facts)
@@ -153,12 +155,18 @@ def judge_version_match(view: View, _stack: Stack) -> Check:
     return node_judge.version_match(view)
 
 
-def judge_nouveau(view: View, _stack: Stack) -> Check:
-    """No other driver holds the card."""
+def judge_nouveau(view: View, cards: Sequence[PciGpu]) -> Check:
+    """No other driver holds a card. ``cards``: those that are not left alone."""
     loaded = view.get("kernel.loaded")
     if loaded is None:
         return unknown("driver.nouveau_absent", view, "kernel.loaded", "which kernel modules are loaded")
     others = sorted(name for name in loaded if name == "nouveau" or name.startswith("nova"))
+    alone = [
+        card for card in view.gpus if card not in cards and (card.get("driver") or "").startswith(("nouveau", "nova"))
+    ]
+    if others and alone and all(card.get("driver") == "nvidia" for card in cards):
+        reason = "it holds no card but those that are left alone"
+        return checks.passed("driver.nouveau_absent", measured=others, reason=reason)
     return checks.judged(
         "driver.nouveau_absent",
         not others,
@@ -285,7 +293,6 @@ def judge_lock(view: View, stack: Stack) -> Check:
 _DRIVER_STEPS: tuple[Callable[[View, Stack], Check], ...] = (
     judge_driver_loaded,
     judge_version_match,
-    judge_nouveau,
     judge_modules,
     judge_secure_boot,
     judge_next_kernel,

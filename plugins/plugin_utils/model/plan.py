@@ -72,13 +72,6 @@ class FactsSummary(TypedDict):
     simulated: bool
 
 
-class Mark(TypedDict):
-    """Mark in a seal's place while a component is changed."""
-
-    stack: object
-    gpus: list[str]
-
-
 class Managed(TypedDict):
     """What a seal records."""
 
@@ -87,6 +80,14 @@ class Managed(TypedDict):
     packages: list[str]
     services: list[str]
     environments: list[str]
+
+
+class Mark(TypedDict):
+    """Mark in a seal's place while a component is changed."""
+
+    stack: object
+    gpus: list[str]
+    manages: Managed
 
 
 class Brings(TypedDict):
@@ -286,6 +287,8 @@ class Plan(TypedDict):
     begin: dict[str, Mark]
     remember: DriverState | None
     way_back: bool
+    failing: list[str] | None
+    """Checks that did not pass before the driver changed; None where nobody knows"""
     restore: Restore | None
     exchange: PackageExchange | None
     brings: Brings | None

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Card, Facts, Service, SmiData, User
     from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverStack, History, Seal
 
+    from .plan import Brings
+
 
 def user(facts: Facts) -> User | None:
     """Return the user who works without root; None where it is root's look, or one at root's things."""
@@ -32,6 +34,13 @@ def cards(facts: Facts) -> list[Card]:
 def parted(facts: Facts) -> bool:
     """Whether a card is parted (MIG): a program sees one instance then, however many there are."""
     return any(card["mig"]["current"] for card in cards(facts))
+
+
+def instances(facts: Facts) -> Mapping[str, list[str]] | None:
+    """Return the MIG profiles by the UUID of each card that is parted; None where nobody could list them."""
+    answer = facts["smi"]
+    listed = answer.get("mig_devices") if answer else None
+    return listed if listed is not None or parted(facts) else {}
 
 
 def seal(facts: Facts, component: str) -> Seal | None:
@@ -63,3 +72,9 @@ def history(facts: Facts) -> History:
 def service(facts: Facts, unit: str) -> Service:
     """Return the state of a unit; an unknown one where nobody could ask for it."""
     return (facts["services"] or {}).get(unit) or {"active": None, "enabled": None}
+
+
+def another_kernel(facts: Facts, brings: Brings | None) -> str | None:
+    """Return the kernel that boots next where it came after the plan of a run, which brings the driver for another one; else None."""
+    there = facts["kernel"]["next"]
+    return there if brings and brings["kernel"] and there and there != brings["kernel"] else None

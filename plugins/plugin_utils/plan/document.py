@@ -62,6 +62,7 @@ def base(facts: Facts, request: Request, wish: Wish | None = None) -> Plan:
         "begin": {},
         "remember": None,
         "way_back": False,
+        "failing": None,
         "restore": None,
         "exchange": None,
         "brings": None,

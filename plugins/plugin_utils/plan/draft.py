@@ -167,6 +167,7 @@ def make_draft(facts: Facts, wish: Wish, rules: Rules, request: Request) -> Draf
         cpu_only=not facts["pci"]["gpus"] and not wish.provision_for and not hosts.has_gpu_off_the_bus(facts),
         variables=request.inputs,
         condemned=frameworks.condemned(facts) if request.applied is None else (),
+        unmanaged=where.ignored,
     )
     if request.begun is not None:
         context = replace(context, stack=_restored(context, request))

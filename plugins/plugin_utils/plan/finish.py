@@ -165,7 +165,9 @@ def _put_ways_back(plan: Plan, drafted: Draft, context: Context) -> None:
     changes = nvidia_driver.NAME in plan["components"]
     remember = rollback.working(facts) if changes else None
     brings = nvidia_driver.target_driver(context) if changes else None
-    plan["remember"], plan["brings"] = remember, brings
+    plan["failing"] = rollback.failing(facts, plan["checks"], changes=remember is not None)
+    plan["remember"] = {**remember, "failing": plan["failing"] or []} if remember else None
+    plan["brings"] = brings
     plan["way_back"] = state is None and rollback.is_there(facts, remember, brings, context.stack.get("driver"))
     plan["restore"] = rollback.work(state, facts) if state else None
     plan["gave_way"] = rollback.rolled_back_from(facts, request.begun, request.failure) if state else None

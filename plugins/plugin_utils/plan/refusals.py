@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..components import COMPONENTS, Context, nvidia_driver
+from ..components.base import not_known
 from ..components.nvidia_driver import exchange, fabric, kernels, rollback, secure_boot, signed_modules
-from ..model import index_answer
+from ..model import index_answer, sections
 from ..rules import hosts
 from . import availability, python_query, security_floors, space, users
 from .document import refusal
@@ -18,6 +19,7 @@ from .python_query import Wheels
 from .request import APPLYING, Request
 
 if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
     from ansible_collections.gpuwright.node.plugins.module_utils.index import IndexProblem, PackageIndex
 
     from ..model.plan import Plan
@@ -26,6 +28,17 @@ if TYPE_CHECKING:
 
 #: Kinds of problems of the package index that follow from another one where there is one.
 _CONSEQUENCES = ("no-such-package",)
+
+_RECORD = "look why it cannot be read (its file system, its owner), correct that, and run again"
+#: What to do, by the fact that could not be read.
+_READABLE = {
+    "packages.installed": "look what the package manager says (rpm -qa, or dpkg --audit), correct that, and run again",
+    "seals": _RECORD,
+    "history": _RECORD,
+}
+#: What a change is decided by. Without root only what is the user's own is changed.
+_DECIDING_OF_USERS = {"seals": "what gpuwright sealed", "history": "what gpuwright brought"}
+_DECIDING = {"packages.installed": "which packages are installed", **_DECIDING_OF_USERS}
 
 
 def of_plan(
@@ -39,7 +52,7 @@ def of_plan(
     """Why a drafted plan is not carried out; empty where nothing stands against it."""
     context, request = drafted.context, drafted.request
     if plan["components"] and request.verb in APPLYING:
-        refused = of_privileges(context, request)
+        refused = of_privileges(context, request) or of_unread(context.facts)
         if refused:
             return refused  # what else would stop the run is seen truly only as root
     floors = list(security_floors.out_of_reach(context, request, index))
@@ -104,6 +117,17 @@ def of_privileges(context: Context, request: Request) -> list[Refusal]:
             "run with sudo, or give -K; in an inventory set ansible_become: true; or, for environments of your own, give --user",
         )
     ]
+
+
+def unread(facts: Facts) -> dict[str, str]:
+    """What decides a change and could not be read, as sentences by the fact: it is neither there nor absent."""
+    what = _DECIDING_OF_USERS if sections.user(facts) is not None else _DECIDING
+    return {fact: not_known(facts, fact, about) for fact, about in what.items() if fact in facts["unknown"]}
+
+
+def of_unread(facts: Facts) -> list[Refusal]:
+    """Why a run may not change a node of which nobody knows what is on it, or whose that is."""
+    return [refusal("not-known", text, _READABLE[fact]) for fact, text in unread(facts).items()]
 
 
 def _of_newer_seal(context: Context) -> list[Refusal]:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from ...module_utils.base import checks, paths
 from ...module_utils.records.history import file_of
 from ..components import COMPONENTS, Context, Finding, frameworks, nvidia_driver, reboot
-from ..components.base import not_known
 from ..components.nvidia_driver import rollback, runfile
 from ..model import sections
 from ..resolver.frameworks import FRAMEWORKS
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverState, History
 
     from ..model.plan import Plan, Removal, Removes
+    from ..model.stack import Why
 
 
 #: Files that a seal names and that are the host's own: what was merged into them is taken out again.
@@ -108,7 +108,7 @@ def unrecorded(facts: Facts) -> dict[str, list[str]]:
         return {}
     history = sections.history(facts)
     drivers = (history.get("states"), history.get("original"), history["failed"], history.get("proven"))
-    if history.get("brought") or any(drivers):
+    if history.get("brought") or history.get("unproven") or any(drivers):
         return {}
     sources = sorted({row["file"] for row in facts["packages"]["sources"] or () if WRITTEN.fullmatch(row["file"])})
     if not (sources or history.get("components")):
@@ -127,6 +127,16 @@ def unrecorded_text(found: Mapping[str, list[str]]) -> str:
     return f"the record of what gpuwright brought is gone, so that nobody knows whose these are, and they stay: {names}{holds}{sources}"
 
 
+def unproven(facts: Facts) -> list[Why]:
+    """What stays because nobody can say whether gpuwright brought it, as a sentence for a person."""
+    names = sections.history(facts).get("unproven") or ()
+    text = (
+        f"{len(names)} packages came with gpuwright or while it was at work, and the package manager's log does not say that it brought "
+        f"them; they stay: {', '.join(names)}"
+    )
+    return [{"rule": "packages-unproven", "text": text, "source": "gpuwright"}] if names else []
+
+
 def foreign(facts: Facts) -> list[str]:
     """What the record names and no role can have written, as sentences: nothing is removed by such a record."""
     history = sections.history(facts)
@@ -134,7 +144,7 @@ def foreign(facts: Facts) -> list[str]:
         (history.get("files") or (), WRITTEN, "the file"),
         (history.get("environments") or (), ENVIRONMENT, "the environment"),
         (history.get("services") or (), UNIT, "the unit"),
-        (history.get("brought") or (), NAME, "the package"),
+        ([*(history.get("brought") or ()), *(history.get("unproven") or ())], NAME, "the package"),
         (history.get("streams") or (), NAME, "the module stream"),
     )
     return [
@@ -156,18 +166,19 @@ def take_back(facts: Facts, request: Request) -> Plan:
     plan = document.base(facts, request)
     plan["changes"] = [document.change(name, each, {}, {}) for name, rows in found.items() for each in rows]
     plan["components"] = ["remove", *([reboot.NAME] if reason else [])] if found else []
+    plan["warnings"] = unproven(facts)
     plan["remove"] = to_do = work(facts)
     plan["restore"] = to_do["restore"]
     plan["reboot"], plan["reboot_reason"] = reason is not None and bool(found), reason
-    unread = "history" in facts["unknown"]
-    if unread:
-        plan["checks"] = [checks.incomplete("removal.left", not_known(facts, "history", "what gpuwright brought"))]
-    elif not found:
+    unread = refusals.unread(facts)
+    if unread or not found:
         plan["checks"] = [check(facts)]
     context = Context(facts=facts, stack={})
     plan["work"] = of_plan(plan, context)
     plan["refusals"] = (
-        refusals.of_privileges(context, request) if (found or unread) and request.verb in APPLYING else []
+        refusals.of_privileges(context, request) or refusals.of_unread(facts)
+        if (found or unread) and request.verb in APPLYING
+        else []
     )
     plan["refusals"] += [
         document.refusal("record-foreign", text, _OTHERS_RECORD.format(records=_records(facts)))
@@ -310,14 +321,19 @@ def left(facts: Facts, kept: Collection[str]) -> str:
     files = found.pop("files", None)
     told = [row.reason for rows in found.values() for row in rows]
     told += [f"the file {path}" for path in (files[0].files if files else ())]
+    told += refusals.unread(facts).values()
     return f"still there: {'; '.join(told)}" if told else ""
 
 
 def check(facts: Facts) -> Check:
     """The judgement of a node from which all went that gpuwright is known to have brought."""
+    unread = refusals.unread(facts)
+    if unread:
+        return checks.incomplete("removal.left", "; ".join(unread.values()))
     stays = unrecorded(facts)
-    if not stays:
+    told = unrecorded_text(stays) if stays else "; ".join(row["text"] for row in unproven(facts))
+    if not told:
         return checks.passed("removal.left", reason="nothing of gpuwright is on this node")
     manager = "dnf remove" if facts["packages"]["manager"] == "dnf" else "apt-get purge"
     remedy = f"take away what you do not want with {manager}, and the sources with rm"
-    return checks.incomplete("removal.left", unrecorded_text(stays), action="configure", remedy=remedy)
+    return checks.incomplete("removal.left", told, action="configure", remedy=remedy)

@@ -4,10 +4,12 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ..components import COMPONENTS, Context, Finding, nvidia_driver, reboot
+from ..model import sections
 from .draft import Draft
 
 if TYPE_CHECKING:
@@ -25,7 +27,7 @@ def marks(plan: Plan, context: Context, replaced: Mapping[str, str]) -> dict[str
             stack = stack_part(name, context.stack)
             if name == nvidia_driver.NAME and replaced:
                 stack = {**context.stack["driver"], "replaces": replaced}
-            found[name] = {"stack": stack, "gpus": cards_now}
+            found[name] = {"stack": stack, "gpus": cards_now, "manages": plan["manages"][name]}
     return found
 
 
@@ -44,6 +46,13 @@ def unmet(drafted: Draft) -> list[Finding]:
     return [finding for name, found in drafted.findings.items() if name != reboot.NAME for finding in found]
 
 
+def of_driver(drafted: Draft, begun: Plan) -> bool:
+    """Whether what is still not as wished after an apply is the driver's, and for the kernel that the run brought it for."""
+    names = [name for name, found in drafted.findings.items() if found and name != reboot.NAME]
+    touched = any("driver" in COMPONENTS[name].touches for name in names)
+    return touched and sections.another_kernel(drafted.context.facts, begun["brings"]) is None
+
+
 def to_seal(plan: Plan, begun: Sequence[str], facts: Facts) -> list[str]:
     """After an apply: the components whose seals are written, of those that are right. ``begun``: those that the run set out to change.
 
@@ -58,3 +67,10 @@ def to_seal(plan: Plan, begun: Sequence[str], facts: Facts) -> list[str]:
         return seal is not None and seal["state"] == "broken" and seal["reason"] in changed
 
     return [name for name in plan["digests"] if name in begun or made_again(name)]
+
+
+def done(begun: Sequence[str], failed: str) -> list[str]:
+    """After a failure: the components that the run had come to the end of, in their order. ``failed``: the one in which it ended, or what
+    else did: then none is known to be done.
+    """
+    return list(itertools.takewhile(lambda name: name != failed, begun)) if failed in begun else []

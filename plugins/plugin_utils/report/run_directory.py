@@ -34,7 +34,8 @@ class RefusedError(Exception):
 
 
 def make(path: Path) -> Path:
-    """Make the directory where it is missing, closed to others; its real path.
+    """Make the directory where it is missing, closed to others; its real path. One that is there keeps its mode: it may be more than this
+    run's, and what a run writes is its user's alone wherever it lies.
 
     Raises:
         RefusedError: it, or a directory above it, is somebody else's or may be written by somebody else.
@@ -50,11 +51,8 @@ def make(path: Path) -> Path:
     _judge(path, (0, *ours))
     descriptor = os.open(real, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
-        found = os.fstat(descriptor)
-        if found.st_uid not in ours:
+        if os.fstat(descriptor).st_uid not in ours:
             raise RefusedError(f"{real}, which belongs to root")
-        if stat.S_IMODE(found.st_mode) & 0o077:
-            os.fchmod(descriptor, 0o700)
     finally:
         os.close(descriptor)
     return real

@@ -17,7 +17,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric
 
 from ..rules import Row, Rules, cite
 from ..wish import Wish
-from . import cards, cuda_support, forward, modules, runfile, systems
+from . import cards, cuda_support, forward, modules, runfile, systems, unmanaged
 from .candidate import Candidate
 from .log import Entry, conflict, offered
 from .machine import Machine
@@ -140,7 +140,10 @@ def _unserved(machine: Machine, row: Row, rules: Rules) -> list[Entry]:
             continue
         text = f"driver branch {row['branch']} does not drive the {card.name} (compute capability {card.compute_capability})"
         source = cite(rules, "driver_branches", row)
-        entries += [conflict("driver.card", text, source, "use a branch that drives it: gpuwright gpus")] * number
+        if card in machine.beside:
+            entries.append(unmanaged.dark(card, text, source))
+        else:
+            entries += [conflict("driver.card", text, source, "use a branch that drives it: gpuwright gpus")] * number
     return entries
 
 

@@ -27,6 +27,7 @@ from . import (
     runfile,
     source,
     systems,
+    unmanaged,
 )
 from .candidate import Candidate
 from .log import DESIGN, Entry, Log, Unresolved, conflict
@@ -250,6 +251,14 @@ def _reasons(
     rules: Rules,
 ) -> list[Entry]:
     """Return what a person has to read where no branch passes: the reasons of the branch that came nearest."""
+    dark = [
+        entries[-1]
+        for reasons in failed.values()
+        for entries in reasons.values()
+        if entries and all(entry["rule"] == unmanaged.SCREEN for entry in entries)
+    ]
+    if dark:
+        return dark[:1]
     entries = [entry for entry in out if wish.driver_source in (None, "nvidia")]
     for reasons in failed.values():
         if reasons:
@@ -285,8 +294,8 @@ def _single(
                 for each in rules["systems"]["rows"]
                 if int(each["nvidia_first_branch"]) <= int(rows[-1]["branch"])
             ]
-            unmanaged = f"leave the card unmanaged: gpuwright_gpus_ignore: ['{card.name}']"
-            remedy = f"use {' or '.join(older)}, or {unmanaged}" if older else unmanaged
+            alone = unmanaged.remedy([card], machine)
+            remedy = f"use {' or '.join(older)}, or {alone}" if older else alone
             entries.append(conflict("driver.card", text, cite(rules, "driver_branches", rows[-1]), remedy))
     return entries
 
@@ -341,8 +350,8 @@ def _pairs(failed: dict[str, dict[str, list[Entry]]], machine: Machine) -> list[
     ):
         return []
     text = f"no driver branch drives both the {names[0]} and the {names[1]}"
-    remedy = f"leave one card unmanaged: gpuwright_gpus_ignore: ['{names[1]}'], or ['{names[0]}']"
-    return [conflict("driver.cards", text, "compat/driver_branches.yaml", remedy)]
+    two = [next(card for card in machine.cards if card.name == name) for name in (names[1], names[0])]
+    return [conflict("driver.cards", text, "compat/driver_branches.yaml", unmanaged.remedy(two, machine))]
 
 
 def _explain(candidate: Candidate, origin: source.Source, wish: Wish, machine: Machine, log: Log) -> None:
@@ -399,6 +408,16 @@ def _warn(candidate: Candidate, build: str, version: str | None, machine: Machin
             which = f"builds below {failure['builds_below']}" if failure["builds_below"] else "its builds"
             text = f"the kernel is not known: {which} do not compile on kernels from {failure['kernel_first']} on"
             log.warn("driver.kernel-unknown", text, log.cite("kernels", failure))
+    _warn_of_cards(machine, log)
+
+
+def _warn_of_cards(machine: Machine, log: Log) -> None:
+    for card in machine.losing:
+        text = (
+            f"the {card.name} ({card.bus_id}), which is left unmanaged, loses the driver that it runs by: NVIDIA's takes its place on the "
+            "whole machine; no screen is connected to it"
+        )
+        log.warn("driver.nouveau", text, "the machine's facts")
     for card in machine.cards:
         if not card.known:
             text = f"the rules do not name the card {card.name}: it is taken for {card.architecture or 'a card newer than the rules'}"

@@ -40,7 +40,7 @@ def choose(machine: Machine, wish: Wish, log: Log) -> GpuSettings | None:
         return None
     entries = _strangers(machine, wish)
     cards: list[SettingsCard] = []
-    for index, card in enumerate(machine.cards):
+    for index, card in machine.numbered:
         settings = _wished(index, card, machine, wish)
         if not settings:
             continue
@@ -91,7 +91,7 @@ def _rank(selector: str, index: int, card: Card, machine: Machine) -> int | None
 
 def _strangers(machine: Machine, wish: Wish) -> list[Entry]:
     """Return a conflict for each selector that no card answers to."""
-    places = list(enumerate(machine.cards))
+    places = machine.numbered
     known = ", ".join(dict.fromkeys(card.name for card in machine.cards))
     return [
         conflict(

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, cast
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
+from ansible_collections.gpuwright.node.plugins.module_utils.observe.display import UNBOUND
 
 from ..model import sections
 from ..model.errors import BadInput
@@ -108,6 +109,8 @@ class Machine:
     driver is the one that works, driver_owner and driver_source tell whose packages are there, working or not.
     kept is the driver part of the stack that is in force (the seal, or the plan that was just applied); moves says that an upgrade
     may leave it where its branch has ended.
+    beside are cards that nobody manages and whose screen a driver holds that NVIDIA's takes away, screens the places of cards with one.
+    indices are the numbers by which nvidia-smi names the cards, by bus id; a card that is left alone has one too.
     absent are things such as "driver=580" or "cuda=13.0" that the machine's package index turned out not to have, each
     with the versions that it has instead. kernels are the installed ones, and the one that boots next.
     image tells who looks after the driver where the machine is of an image that brings one (owner, evidence).
@@ -151,6 +154,10 @@ class Machine:
     package_sources: tuple[PackageSource, ...] | None = None
     assumed: Mapping[str, str | bool] = field(default_factory=dict)
     ignored: tuple[str, ...] = ()
+    beside: tuple[Card, ...] = ()
+    losing: tuple[Card, ...] = ()
+    screens: tuple[str, ...] = ()
+    indices: Mapping[str, int] = field(default_factory=dict)
     foreign: hosts.Foreign = field(default_factory=hosts.Foreign)
     kernels: tuple[str, ...] = ()
     image: DriverImage | None = None
@@ -170,11 +177,18 @@ class Machine:
         others = self.environment in ("container", "wsl", "jetson") or self.foreign.vgpu or self.foreign.hypervisor
         return others or self.user is not None
 
+    @property
+    def numbered(self) -> list[tuple[int, Card]]:
+        """Return the cards, each with the number by which nvidia-smi names it."""
+        return [(self.indices.get(card.bus_id or "", number), card) for number, card in enumerate(self.cards)]
+
     @cached_property
     def kinds(self) -> tuple[tuple[Card, int], ...]:
-        """Return the first card of each kind, and how many of that kind there are: what is asked of a card is asked of each kind once."""
+        """Return the first card of each kind that the driver has to drive, and how many of that kind there are: what is asked of a card is
+        asked of each kind once.
+        """
         alike: dict[Card, list[Card]] = {}
-        for card in self.cards:
+        for card in (*self.cards, *self.beside):
             alike.setdefault(replace(card, bus_id=None), []).append(card)
         return tuple((several[0], len(several)) for several in alike.values())
 
@@ -200,6 +214,8 @@ def machine_from_facts(
     """
     seen = [_card_of_device(device, facts, rules) for device in facts["pci"]["gpus"] or ()]
     kept_cards = [card for card in seen if not _ignored(card, wish.gpus_ignore)]
+    screens = _screens(facts)
+    losing = [card for card in seen if card not in kept_cards and _held(card, facts)]
     expected = [_card_of_name(name, rules) for name in (*provision_for, *wish.provision_for)]
     system = facts["os"]
     kernel, key = facts["kernel"], facts["boot"]["signing_key"]
@@ -233,6 +249,10 @@ def machine_from_facts(
         rootless=facts["containers"]["rootless"],
         gcc=facts["kernel"]["compiler"]["available"],
         package_sources=tuple(facts["packages"]["sources"] or ()),
+        beside=tuple(card for card in losing if card.bus_id in screens),
+        losing=tuple(card for card in losing if card.bus_id not in screens),
+        screens=screens,
+        indices=_indices(seen, facts),
         ignored=tuple(card.bus_id or card.name for card in seen if card not in kept_cards),
         foreign=hosts.from_facts(facts),
         kernels=tuple(dict.fromkeys(filter(None, (*(kernel["installed"] or ()), kernel["next"])))),
@@ -321,6 +341,26 @@ def card_of_row(row: Row, *, bus_id: str | None = None, device: str | None = Non
 
 def _card_of_name(name: str, rules: Rules) -> Card:
     return card_of_row(gpus.identify(name, rules))
+
+
+def _indices(seen: Sequence[Card], facts: Facts) -> dict[str, int]:
+    """Return the number of each card: its place in what nvidia-smi says, else on the bus, by which nvidia-smi counts."""
+    told = {row["pci_bus_id"]: number for number, row in enumerate(sections.cards(facts)) if row["pci_bus_id"]}
+    return told or {card.bus_id: number for number, card in enumerate(seen) if card.bus_id}
+
+
+def _screens(facts: Facts) -> tuple[str, ...]:
+    """Return the places of the cards that drive a screen. Where nobody could look, each one of the bus may."""
+    why = facts["unknown"].get("display.nvidia_screens") or ""
+    if why and not why.startswith(UNBOUND):
+        return tuple(device["bus_id"] for device in facts["pci"]["gpus"] or ())
+    return tuple(screen["bus_id"] for screen in facts["display"]["nvidia_screens"])
+
+
+def _held(card: Card, facts: Facts) -> bool:
+    """Say whether a card runs by a driver that is taken from it: nouveau and nova are blacklisted, NVIDIA's is replaced."""
+    drivers = {device["bus_id"]: device.get("driver") or "" for device in facts["pci"]["gpus"] or ()}
+    return drivers.get(card.bus_id or "", "").startswith(("nouveau", "nova", "nvidia"))
 
 
 def _ignored(card: Card, ignore: Sequence[str]) -> bool:

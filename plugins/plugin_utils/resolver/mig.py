@@ -28,7 +28,7 @@ def choose(machine: Machine, wish: Wish, log: Log) -> Mig | None:
     entries = _strangers(machine, wish)
     cards: list[MigCard] = []
     told: list[tuple[str, list[str]]] = []
-    for index, card in enumerate(machine.cards):
+    for index, card in machine.numbered:
         profiles = _wished(index, card, machine, wish)
         if profiles is None:
             continue
@@ -71,9 +71,9 @@ def _strangers(machine: Machine, wish: Wish) -> list[Entry]:
     """Return a conflict for each selector that no card answers to."""
     entries = []
     for selector in wish.mig:
-        if selector == "all" or any(means(selector, index, card, machine) for index, card in enumerate(machine.cards)):
+        if selector == "all" or any(means(selector, index, card, machine) for index, card in machine.numbered):
             continue
-        known = ", ".join(card.bus_id or str(index) for index, card in enumerate(machine.cards))
+        known = ", ".join(card.bus_id or str(index) for index, card in machine.numbered)
         hint = "; a UUID is known once the driver runs" if selector.lower().startswith("gpu-") else ""
         text = f"mig_layout names the card {selector}, which is not there{hint}"
         entries.append(conflict("mig.card", text, "the machine's facts", f"name one of {known}, an index, or all"))

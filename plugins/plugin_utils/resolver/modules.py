@@ -8,7 +8,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric
 
 from ..rules import Row, Rules, cite
 from ..wish import Wish
-from . import cards
+from . import cards, unmanaged
 from .log import Entry, conflict
 from .machine import Card, Machine
 
@@ -57,13 +57,13 @@ def _of_cards(machine: Machine, left: list[str], branch: Row, rules: Rules) -> l
     for card, _number in machine.kinds:
         allowed = cards.flavours(card, rules)
         if not [each for each in left if each in allowed]:
-            return [_clash(card, earlier, allowed, branch, rules)]
+            return [_clash(card, earlier, allowed, machine, branch, rules)]
         left[:] = [each for each in left if each in allowed]
         earlier.append(card)
     return []
 
 
-def _clash(card: Card, earlier: list[Card], allowed: list[str], branch: Row, rules: Rules) -> Entry:
+def _clash(card: Card, earlier: list[Card], allowed: list[str], machine: Machine, branch: Row, rules: Rules) -> Entry:
     other = next((each for each in earlier if not set(cards.flavours(each, rules)) & set(allowed)), None)
     row = cards.architecture(card, rules)
     source = cite(rules, "gpus", row) if row else "compat/gpus.yaml (architectures)"
@@ -74,12 +74,10 @@ def _clash(card: Card, earlier: list[Card], allowed: list[str], branch: Row, rul
         f"the {other.name} works only with {cards.flavours(other, rules)[0]} kernel modules and the {card.name} only with "
         f"{allowed[0]} ones; a machine loads one kind"
     )
-    remedy = f"leave one card unmanaged: gpuwright_gpus_ignore: [{_handle(card)}], or [{_handle(other)}]"
-    return conflict("driver.modules-cards", text, source, remedy)
-
-
-def _handle(card: Card) -> str:
-    return f"'{card.bus_id}'" if card.bus_id else f"'{card.name}'"
+    beside = next((each for each in (card, other) if each in machine.beside), None)
+    if beside:
+        return unmanaged.dark(beside, text, source)
+    return conflict("driver.modules-cards", text, source, unmanaged.remedy([card, other], machine))
 
 
 def _of_wish(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gpuwright import paths, request
+from gpuwright import paths, privilege, request
 from gpuwright.errors import BadInput, Refused
 from gpuwright.parser import parse
 from gpuwright.privilege import Privilege, decide
@@ -214,6 +214,25 @@ def test_a_free_sudo_is_used() -> None:
     assert decide(local=True, needed=True, ask=False, world=world_of(1000, sudo=True)).become
 
 
+@pytest.mark.parametrize(
+    ("sudo", "free"),
+    [
+        ("exit 0", True),
+        ('case "$1$2" in -k-n) exit 1;; esac', False),  # a password that was given at this terminal lately
+        ("exit 1", False),
+    ],
+)
+def test_a_password_that_sudo_was_given_lately_is_none_that_it_does_not_need(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sudo: str, free: bool
+) -> None:
+    program = tmp_path / "sudo"
+    program.write_text(f'#!/bin/sh\ntest "$*" = -k && touch {tmp_path}/forgotten\n{sudo}\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    assert privilege.sudo_needs_no_password() is free
+    assert not (tmp_path / "forgotten").exists(), "the person's own sudo still knows it"
+
+
 def test_a_password_is_asked_for_when_wished() -> None:
     way = decide(local=True, needed=True, ask=True, world=world_of(1000, secret="x"))
     assert (way.become, way.password) == (True, "x")
@@ -243,16 +262,16 @@ def test_a_password_file_for_ansible_is_a_way_to_root() -> None:
 def test_a_report_directory_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("x")
     with pytest.raises(BadInput, match="not written by gpuwright"):
-        paths.make_run_directory(str(tmp_path))
+        paths.make_run_directory(tmp_path)
     assert (tmp_path / "thesis.tex").exists()
 
 
 def test_a_report_directory_of_an_earlier_run_is_emptied_of_our_files_only(tmp_path: Path) -> None:
-    run_dir = paths.make_run_directory(str(tmp_path / "r"))
+    run_dir = paths.make_run_directory(tmp_path / "r")
     (run_dir / "hosts").mkdir()
     (run_dir / "hosts" / "old.json").write_text("{}")
     (run_dir / "notes.txt").write_text("mine")
-    assert paths.make_run_directory(str(tmp_path / "r")) == run_dir
+    assert paths.make_run_directory(tmp_path / "r") == run_dir
     assert not (run_dir / "hosts").exists()
     assert (run_dir / "notes.txt").exists()
 
@@ -260,13 +279,13 @@ def test_a_report_directory_of_an_earlier_run_is_emptied_of_our_files_only(tmp_p
 def test_a_report_directory_that_cannot_be_made_is_bad_input(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(BadInput, match="cannot be used"):
-        paths.make_run_directory(str(tmp_path / "file" / "below"))
+        paths.make_run_directory(tmp_path / "file" / "below")
 
 
 def test_the_default_run_directory_is_private_and_under_the_state_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    run_dir = paths.make_run_directory(None)
+    run_dir = paths.make_run_directory(paths.run_directory(None))
     assert run_dir.parent == tmp_path / "gpuwright" / "runs"
     assert run_dir.stat().st_mode & 0o777 == 0o700

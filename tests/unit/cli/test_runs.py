@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -133,6 +134,23 @@ def test_a_run_that_may_still_be_at_work_stays(folder: Path) -> None:
     assert [run.name for run in runs.prune(keep=1)] == ["20261118T100000Z-1"]
 
 
+def test_a_run_that_another_prune_took_meanwhile_is_in_nobodys_way(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        make(folder, f"2026112{number}T100000Z-1")
+    read = runs._read
+
+    def read_and_lost(path: Path) -> runs.Run:
+        run = read(path)
+        if path.name.startswith(("20261120", "20261122")):
+            shutil.rmtree(path)
+        return run
+
+    monkeypatch.setattr(runs, "_read", read_and_lost)
+    assert [run.name for run in runs.prune(keep=0)] == ["20261121T100000Z-1"]
+
+
 REFUSED = event(
     "runner_on_failed",
     "a",
@@ -150,6 +168,17 @@ def test_a_run_that_was_refused_before_the_first_host_is_no_run(
     assert gpuwright(verb, *words).code == 2
     assert runs.known() == []
     assert not runs.directory().is_dir() or list(runs.directory().iterdir()) == []
+
+
+def test_what_is_refused_before_the_run_leaves_an_earlier_report_and_makes_none(
+    gpuwright: Callable[..., Done], tmp_path: Path
+) -> None:
+    earlier = paths.make_run_directory(tmp_path / "mine")
+    (earlier / "report.json").write_text("{}")
+    for name in ("mine", "new"):
+        assert gpuwright("plan", "--report", str(tmp_path / name), "--vault-password-file", "absent").code == 2
+    assert (earlier / "report.json").is_file()
+    assert not (tmp_path / "new").exists()
 
 
 def test_a_folder_that_was_asked_for_or_has_more_in_it_stays(

@@ -106,7 +106,7 @@ def test_a_source_that_does_not_answer_is_left_out_and_named_where_something_is_
         sack=SimpleNamespace(query=lambda: SimpleNamespace(available=lambda: SimpleNamespace(filter=lambda **_of: []))),
     )
     monkeypatch.setattr(__import__("sys").modules["dnf"], "Base", lambda: base, raising=False)
-    asked = dnf_exactly.Transaction({"install": {"x": "1-1"}, "files": {}, "streams": {}})
+    asked = dnf_exactly.Transaction({"install": {"x": "1-1"}, "files": {}, "streams": {}, "comment": ""})
     asked.open()
     with pytest.raises(
         dnf_exactly.Refused, match="no repository offers x in version 1-1; these do not answer: foreign"

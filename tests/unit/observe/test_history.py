@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
-from ansible_collections.gpuwright.node.plugins.module_utils.observe import packages
 from ansible_collections.gpuwright.node.plugins.module_utils.records import (
     history,
     history_writer,
@@ -32,12 +31,12 @@ def state(version: str, **changes: Any) -> Any:
 
 def begin(node: Tree, remembered: Any = None) -> None:
     host = node.host()
-    history_writer.begin(host, remembered, packages.installed(host))
+    history_writer.begin(host, remembered)
 
 
 def end(node: Tree) -> None:
     host = node.host()
-    history_writer.end(host, packages.installed(host))
+    history_writer.end(host)
 
 
 def seen(node: Tree) -> History:
@@ -52,13 +51,6 @@ def node(tree: Tree) -> Tree:
     return tree
 
 
-def test_packages_that_appear_while_a_run_is_at_work_were_brought_by_it(node: Tree) -> None:
-    begin(node)
-    node.packages({"docker.io": "26.1", "bash": "5.2", "fio": "3.39"})
-    end(node)
-    assert seen(node)["brought"] == ["fio"]
-
-
 def test_after_a_run_that_was_cut_off_the_driver_before_it_is_remembered_as_it_was_then(node: Tree) -> None:
     worked = state("595.1", source="nvidia", modules="open", holds=["libcuda1"])
     begin(node, worked)
@@ -69,24 +61,6 @@ def test_after_a_run_that_was_cut_off_the_driver_before_it_is_remembered_as_it_w
     moved = {**worked, "holds": [], "packages": {**worked["packages"], "more": "1"}}
     begin(node, moved)
     assert seen(node)["states"] == [moved, worked]
-
-
-def test_a_run_that_was_cut_off_counts_until_another_one_ends(node: Tree) -> None:
-    begin(node)
-    node.packages({"docker.io": "26.1", "bash": "5.2", "fio": "3.39"})
-    assert seen(node)["brought"] == ["fio"]
-    begin(node)
-    node.packages({"docker.io": "26.1", "bash": "5.2", "fio": "3.39", "dkms": "3"})
-    end(node)
-    assert seen(node)["brought"] == ["dkms", "fio"]
-
-
-def test_what_was_removed_since_is_no_longer_told(node: Tree) -> None:
-    begin(node)
-    node.packages({"bash": "5.2", "fio": "3.39"})
-    end(node)
-    node.packages({"bash": "5.2"})
-    assert seen(node)["brought"] == []
 
 
 def test_the_last_two_drivers_that_worked_are_kept_newest_first(node: Tree) -> None:
@@ -170,7 +144,7 @@ def test_a_driver_that_failed_is_kept_with_the_log_of_its_build_until_it_is_prov
     node.file("/var/lib/dkms/nvidia/2/build/make.log", "too few arguments")
     node.file("/var/lib/dkms/nvidia/1/build/make.log", "another one")
     for failed in (row, row, row | {"version": "3"}):
-        history_writer.begin(node.host(), None, {}, failed)
+        history_writer.begin(node.host(), None, failed)
     assert [each["version"] for each in seen(node)["failed"]] == ["3", "2"]
     assert [each["log"] for each in seen(node)["failed"]] == [None, f"{paths.FAILED}/2-6.12.log"]
     assert (node.root / paths.FAILED.lstrip("/") / "2-6.12.log").read_text() == "too few arguments"
@@ -178,6 +152,15 @@ def test_a_driver_that_failed_is_kept_with_the_log_of_its_build_until_it_is_prov
     found = history.observe(node.host())
     assert found is not None
     assert [each["version"] for each in found["failed"]] == ["3"]
+
+
+def test_a_usual_look_knows_which_driver_was_proven_and_what_failed_before_one_gave_way(node: Tree) -> None:
+    history_writer.begin(node.host(), state("580.1", failing=["cuda.init"]))
+    history_writer.begin(node.host(), state("580.2"))
+    history_writer.works(node.host(), "580.2")
+    found = history.observe(node.host())
+    assert found is not None
+    assert (found["proven"], found["failing"]) == ("580.2", {"580.1": ["cuda.init"]})
 
 
 def test_an_epoch_is_written_as_apt_writes_it() -> None:
@@ -235,27 +218,6 @@ def test_what_a_cut_run_fetched_is_taken_back_though_nothing_else_came_of_it(nod
     assert removal.findings(nodes.bare(history=history_now)), "there is nothing to take back"
     run_module(node_seal, False, state="removed", root=str(node.root))
     assert not (node.root / "var/lib/gpuwright").exists()
-
-
-def test_what_others_install_after_a_role_used_alone_is_not_ours(node: Tree) -> None:
-    """The role has no end at which somebody could see what is new: only what its plan names counts, and not what was there before."""
-    there = {name: found.version for name, found in packages.installed(node.host()).items()}
-    known = next(iter(there))
-    run_module(
-        node_seal,
-        state="begun",
-        seals={},
-        owner="me",
-        alone=True,
-        brings={"libcuda1": "580.1-1", known: "9"},
-        root=str(node.root),
-    )
-    assert not (node.root / "run/gpuwright/lock.json").exists()
-    node.packages({**there, "libcuda1": "580.1-1", "htop": "3.4"})
-    assert set(seen(node)["brought"]) == {"libcuda1"}
-    begin(node)
-    end(node)
-    assert set(seen(node)["brought"]) == {"libcuda1"}
 
 
 def test_in_check_mode_nothing_is_remembered(node: Tree) -> None:

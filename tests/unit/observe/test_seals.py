@@ -223,6 +223,20 @@ def test_an_expired_lock_is_replaced(node: Tree) -> None:
     assert json.loads((node.root / paths.ROOTS.lock.lstrip("/")).read_text())["owner"] == "b@two:2"
 
 
+def test_a_run_goes_on_while_the_lock_is_its_own_and_seals_nothing_after_another_came(node: Tree) -> None:
+    held: dict[str, Any] = {"state": "held", "root": str(node.root)}
+    begin(node, "a@one:1")
+    assert run_module(node_seal, owner="a@one:1", **held)["changed"] is False
+    (node.root / paths.ROOTS.lock.lstrip("/")).unlink()
+    assert run_module(node_seal, owner="a@one:1", **held)["changed"] is False, "a boot took it along"
+    begin(node, "b@two:2", takes_over="a@one:1")
+    assert "b@two:2 has worked on it" in run_module(node_seal, owner="a@one:1", **held)["msg"]
+    assert "failed" not in run_module(node_seal, True, owner="a@one:1", **held), "a check changes nothing"
+    sealed = run_module(node_seal, state="sealed", seals=GIVEN, owner="a@one:1", root=str(node.root))
+    assert sealed["failed"] is True
+    assert verdict(node)[0] == "begun"
+
+
 def test_an_unreadable_lock_stops(node: Tree) -> None:
     node.file(paths.ROOTS.lock, "{")
     assert begin(node, "b@two:2")["failed"] is True
@@ -336,6 +350,15 @@ def test_a_run_that_failed_calls_it_off_and_one_that_did_not_leaves_it(armed: Tr
     assert there(armed) == [*JOB, *REPORT]
     run_module(node_seal, **release, failed=True)
     assert there(armed) == REPORT
+
+
+def test_a_run_that_failed_leaves_what_another_run_has_waiting_for_the_boot(armed: Tree) -> None:
+    run_module(node_seal, state="begun", seals={}, owner="b@two:2", root=str(armed.root))
+    for path in JOB[1:]:
+        armed.file(path, "x")
+    before = there(armed)
+    run_module(node_seal, state="released", owner="me@here:1", failed=True, root=str(armed.root))
+    assert there(armed) == before
 
 
 # --- records that are none --------------------------------------------------------------------------------------------

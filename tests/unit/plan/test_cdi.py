@@ -60,6 +60,8 @@ def test_a_card_that_is_parted_is_there_by_its_parts() -> None:
     assert cdi.stale(facts) is None
     facts["smi"]["mig_devices"] = {FIRST: ["7g.80gb"]}
     assert cdi.stale(facts) == f"{PATH} has 2 MIG devices, and the cards have 1"
+    facts["smi"]["mig_devices"] = None  # nvidia-smi -L did not answer
+    assert cdi.stale(facts) is None
 
 
 def test_each_specification_has_to_be_right_also_one_that_was_written_by_hand() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.base.versions import EVERY_PACKAGE
 from ansible_collections.gpuwright.node.plugins.module_utils.records import sealing
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components.nvidia_driver import (
@@ -166,12 +168,13 @@ def test_who_only_looks_is_not_refused_an_exchange(verb: str) -> None:
     assert "driver.exchange" not in {each["rule"] for each in finish(draft, None)["refusals"]}
 
 
-def test_a_run_leaves_the_old_set_in_its_mark_and_no_version_to_return_to() -> None:
+def test_a_run_leaves_the_old_set_in_its_mark_and_no_version_to_return_to(tmp_path: Path) -> None:
     draft = drafted(ubuntu(OLD))
     begin: Any = finish(draft, answered(draft, NEW))["begin"]["nvidia_driver"]
     assert begin["stack"]["replaces"] == OLD
-    assert sealing.begun("nvidia_driver", begin, {"packages": OLD})["packages"] == {}
-    assert sealing.begun("nvidia_driver", begin | {"stack": {}}, {"packages": OLD})["packages"] == OLD
+    node = Host(root=str(tmp_path))
+    assert sealing.begun(node, "nvidia_driver", begin, {"packages": OLD})["packages"] == {}
+    assert sealing.begun(node, "nvidia_driver", begin | {"stack": {}}, {"packages": OLD})["packages"] == OLD
 
 
 @pytest.mark.parametrize("left", [{}, {"libnvidia-cfg1-580-server": _UBUNTU}])

@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible.errors import AnsibleActionFail
 
+from ansible_collections.gpuwright.node.plugins.action.seal import ActionModule
 from ansible_collections.gpuwright.node.plugins.module_utils.base.versions import EVERY_PACKAGE
 from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components import COMPONENTS, SEALED
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components import COMPONENTS, SEALED, Context
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import document, index_query, removal, sealing
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import Draft, make_draft
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.finish import finish
@@ -121,6 +123,14 @@ def test_a_workstation_reads_what_helps_with_a_black_screen_only_before_a_boot()
     screen = {"nvidia_screens": [{"card": "card0", "connector": "DP-1", "bus_id": "00000000:18:00.0"}]}
     assert any("nomodeset" in line for line in plan(nodes.bare(display=screen))["rescue"])
     assert plan(nodes.provisioned(display=screen))["rescue"] == []
+
+
+def test_the_marks_of_what_changes_name_what_it_manages() -> None:
+    made = plan(nodes.bare(), verb="up")
+    assert made["begin"]
+    for name, mark in made["begin"].items():
+        assert mark["manages"] == made["manages"][name]
+    assert any(mark["manages"]["files"] for mark in made["begin"].values())
 
 
 def test_a_plan_whose_packages_bring_another_kernel_is_refused() -> None:
@@ -735,6 +745,10 @@ def test_the_playbook_applies_the_components_in_the_order_of_the_plan() -> None:
         assert task["ansible.builtin.include_role"]["apply"]["tags"] == [name], "that is how a failure knows its step"
         assert task.get("when", f"'{name}' in gpuwright_plan.components") == f"'{name}' in gpuwright_plan.components"
         assert ("when" in task) == (name in COMPONENTS)
+        if name in COMPONENTS:
+            held = block[block.index(task) - 1]
+            assert held["gpuwright.node.node_seal"]["state"] == "held", "another run may have had the node meanwhile"
+            assert held["when"] == task["when"]
 
 
 def test_an_initramfs_that_the_run_made_again_is_sealed_with_what_it_changed(done: Any) -> None:
@@ -751,3 +765,79 @@ def test_an_initramfs_that_the_run_made_again_is_sealed_with_what_it_changed(don
         seals = {"nouveau_blacklist": {**done["seals"]["nouveau_blacklist"], "state": "broken", "reason": reason}}
         seen = nodes.merged(done, {"seals": seals})
         assert ("nouveau_blacklist" in sealing.to_seal(made, ["nvidia_driver"], seen)) == sealed, reason
+
+
+class Looked:
+    """What an action sees of a node on which a run failed, and what it has the node keep."""
+
+    def __init__(self, facts: Any, begun: Any, *, answers: bool = True) -> None:
+        self.seen, self.begun, self.answers = facts, begun, answers
+        self.kept: list[Any] = []
+
+    def facts(self) -> Any:
+        if not self.answers:
+            raise AnsibleActionFail("no answer")
+        return self.seen
+
+    def draft(self, facts: Any, *, only: list[str], applied: Any, absent: Any) -> Any:
+        return make_draft(facts, wish(), load_rules(), request(applied=applied, absent=absent or {}))
+
+    def keep(self, arguments: Any) -> None:
+        self.kept.append(arguments)
+
+
+def cut(done: Any, **changes: Any) -> Any:
+    """A node on which a run set out to change all, and had come to the end of some."""
+    mark = {"state": "begun", "reason": "a run that began did not end"}
+    return nodes.merged(done, {"seals": dict.fromkeys(USUAL, mark), **changes})
+
+
+@pytest.mark.parametrize(
+    ("failed", "sealed"),
+    [(name, USUAL[:number]) for number, name in enumerate(USUAL)] + [("lock", []), ("hold", []), ("preflight", [])],
+)
+def test_what_a_run_that_failed_had_come_to_the_end_of_is_sealed(done: Any, failed: str, sealed: list[str]) -> None:
+    begun = plan(cut(done)) | {"owner": "a@one:1"}
+    assert begun["components"] == [*USUAL, "validate"]
+    look: Any = Looked(cut(done), begun)
+    ActionModule.__new__(ActionModule)._seal_done(look, begun, failed)
+    assert [sorted(each["seals"]) for each in look.kept] == ([sorted(sealed)] if sealed else [])
+    assert all((each["state"], each["owner"]) == ("sealed", "a@one:1") for each in look.kept)
+    for each in look.kept:
+        for name, seal in each["seals"].items():
+            assert seal["digest"] == begun["digests"][name]
+
+
+def test_what_is_not_right_at_the_second_look_keeps_its_mark(done: Any) -> None:
+    begun = plan(cut(done)) | {"owner": "a@one:1"}
+    look: Any = Looked(cut(done, kernel={"modules": {"nouveau": {"loaded": True}}}), begun)
+    look.seen["packages"]["installed"].pop("nvidia-driver-cuda")
+    ActionModule.__new__(ActionModule)._seal_done(look, begun, "frameworks")
+    (kept,) = look.kept
+    assert "nvidia_driver" not in kept["seals"]
+    assert "cuda" in kept["seals"]
+
+
+def test_a_node_that_answers_no_more_after_a_failure_keeps_its_marks(done: Any) -> None:
+    begun = plan(cut(done)) | {"owner": "a@one:1"}
+    look: Any = Looked(cut(done), begun, answers=False)
+    ActionModule.__new__(ActionModule)._seal_done(look, begun, "frameworks")
+    assert look.kept == []
+
+
+@pytest.mark.parametrize(("ignored", "blacklisted"), [((), True), (("00000000:18:00.0",), False)])
+def test_nouveau_stays_for_a_card_that_is_left_alone_beside_a_driver_that_works(
+    ignored: tuple[str, ...], blacklisted: bool
+) -> None:
+    """The driver is somebody else's and stays as it is: it works beside nouveau already."""
+    facts = nodes.provisioned()
+    old, new = (
+        {**card, "driver": name} for card, name in zip(facts["pci"]["gpus"], ("nouveau", "nvidia"), strict=True)
+    )
+    facts["pci"]["gpus"] = [old, new]
+    adopted: Any = {"driver": {"source": "nvidia", "adopted": True}}
+    context = Context(facts=facts, stack=adopted, unmanaged=ignored)
+    assert COMPONENTS["nouveau_blacklist"].wanted(context) is blacklisted
+    own: Any = {"driver": {"source": "nvidia", "adopted": False}}
+    ours = Context(facts=facts, stack=own, unmanaged=ignored)
+    assert COMPONENTS["nouveau_blacklist"].wanted(ours)

@@ -29,6 +29,7 @@ PLAN: Any = {
     "download_bytes": 0,
     "disk_bytes": 0,
     "remove": None,
+    "brings": None,
     "manages": {"frameworks": {"environments": ["/opt/gpuwright/pytorch"]}},
     "given": GIVEN,
 }
@@ -266,3 +267,18 @@ def test_it_waits_for_the_package_manager_where_packages_come_or_go(
     of_stack = ["/opt/gpuwright/pytorch", "/opt/gpuwright/.pytorch"] if "frameworks" in components else []
     of_removal = ["/opt/gpuwright/jax", "/opt/gpuwright/.jax"] if remove else []
     assert found["paths"] == ["/var/lib/gpuwright", "/run/gpuwright", *of_stack, *of_removal]
+
+
+def test_a_kernel_that_came_while_the_run_waited_is_refused_before_the_first_change() -> None:
+    found = facts()
+    kernel = found["kernel"]["next"]
+    rows, brings = (
+        [change("nvidia_driver", "upgrade")],
+        {"version": "580.1", "modules": "open", "source": "nvidia", "kernel": kernel},
+    )
+    look(found, changes=rows, brings=brings)
+    arrived = nodes.merged(found, {"kernel": {"next": "6.99.0"}})
+    told = refused(arrived, changes=rows, brings=brings)
+    assert f"Expected {kernel} as the kernel that boots next" in told
+    assert "Found 6.99.0" in told
+    look(arrived, changes=[change("nvidia_driver", "configure")], brings=brings)

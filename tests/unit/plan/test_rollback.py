@@ -6,6 +6,7 @@ import importlib
 import pkgutil
 from collections.abc import Iterator
 from pathlib import PurePosixPath
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,7 +27,8 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.components.nvidia_d
     runfile,
     version_hold,
 )
-from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import document, removal, removal_work
+from ansible_collections.gpuwright.node.plugins.plugin_utils.model import sections
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import document, removal, removal_work, sealing
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import Draft, make_draft
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.finish import finish
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import machine
@@ -475,6 +477,71 @@ def test_only_a_driver_that_came_to_be_installed_has_failed() -> None:
     assert (found["version"], found["time"]) == ("580.178.04", facts["time"])
 
 
+def test_a_kernel_that_came_meanwhile_is_not_held_against_the_driver() -> None:
+    half = nodes.merged(node(), {"driver": {"owner": "none", "user_version": "580.200.01"}})
+    brings = {key: failed()[key] for key in ("version", "modules", "source", "kernel")}
+    begun: Any = {"remember": None, "brings": brings}
+    assert rollback.rolled_back_from(half, begun) is not None
+    arrived = nodes.merged(half, {"kernel": {"next": "6.12.99+deb13-amd64"}})
+    assert rollback.rolled_back_from(arrived, begun) is None
+    assert sections.another_kernel(arrived, begun["brings"]) == "6.12.99+deb13-amd64"
+    unknown = nodes.merged(half, {"kernel": {"next": None}})
+    assert sections.another_kernel(unknown, begun["brings"]) is None
+
+
+@pytest.mark.parametrize(
+    ("component", "arrived", "of_driver"),
+    [("nvidia_driver", False, True), ("container_toolkit", False, False), ("nvidia_driver", True, False)],
+)
+def test_what_is_left_after_an_apply_is_the_drivers_only_where_it_is_of_it(
+    component: str, arrived: bool, of_driver: bool
+) -> None:
+    facts = node()
+    brings = {**BRINGS, "kernel": facts["kernel"]["next"]}
+    seen = nodes.merged(facts, {"kernel": {"next": "6.99"}}) if arrived else facts
+    left: Any = SimpleNamespace(
+        findings={component: [base.Finding("install", "it is not there")]}, context=SimpleNamespace(facts=seen)
+    )
+    begun: Any = {"brings": brings}
+    assert sealing.of_driver(left, begun) is of_driver
+
+
+def test_what_did_not_pass_before_the_driver_changed_is_kept_with_it() -> None:
+    """Of the observation before the change, and of the last proof where it was of the driver that gives way."""
+    checks: Any = [
+        {"id": "gpu.count", "status": "fail"},
+        {"id": "gpu.readable", "status": "incomplete"},
+        {"id": "smi.runs", "status": "pass"},
+    ]
+    proof = {"checks": [{"id": "cuda.init", "status": "fail"}], "driver": nodes.DRIVER}
+    facts = nodes.merged(node(), {"proof": proof})
+    assert rollback.failing(facts, checks, changes=True) == ["cuda.init", "gpu.count", "gpu.readable"]
+    other = nodes.merged(facts, {"proof": {"driver": "570.1"}})
+    assert rollback.failing(other, checks, changes=True) == ["gpu.count", "gpu.readable"]
+
+
+def test_after_a_boot_the_record_tells_what_failed_before_the_change() -> None:
+    checks: Any = [{"id": "driver.loaded", "status": "fail"}]
+    record = {"drivers": [nodes.DRIVER, OLD], "failing": {OLD: ["cuda.init"]}}
+    facts = nodes.merged(node(), {"history": record})
+    assert rollback.failing(facts, checks, changes=False) == ["cuda.init"]
+    older = nodes.merged(node(), {"history": {"drivers": [OLD], "failing": {}}})
+    assert rollback.failing(older, checks, changes=False) is None
+    assert rollback.failing(nodes.merged(node(), {"history": {"drivers": []}}), checks, changes=False) is None
+
+
+def test_a_plan_that_changes_the_driver_carries_what_failed_before() -> None:
+    gone = nodes.merged(node(), {"seals": {"nvidia_driver": {"gpus": ["10de:2330"] * 9}}})
+    drafted = make_draft(gone, wish(nvidia_driver_version="580.178.04"), load_rules(), request(verb="upgrade"))
+    assert isinstance(drafted, Draft), document.why_not(drafted)
+    versions = dict.fromkeys((name.replace("-", "_") for name in drafted.packages), "580.178.04-1")
+    made = finish(drafted, index_of(drafted, **versions))
+    assert made["failing"] is not None
+    assert {"gpu.on_bus", "gpu.count"} <= set(made["failing"])
+    assert made["remember"] is not None
+    assert made["remember"]["failing"] == made["failing"]
+
+
 @pytest.mark.parametrize(("build", "held"), [({}, False), ({"transient": False}, True), ({"version": "580.1"}, True)])
 def test_a_build_that_had_no_room_is_not_held_against_the_driver(build: Any, held: bool) -> None:
     failed_build = {"transient": True, "version": "580.178.04", **build}
@@ -543,6 +610,17 @@ def test_the_reason_that_is_remembered_names_the_script_that_failed() -> None:
 
 def taken_back(facts: Any) -> Any:
     return removal.take_back(facts, request(verb="remove"))
+
+
+def test_what_nobody_can_say_that_gpuwright_brought_stays_and_is_told() -> None:
+    facts = node(brought=["fio"], unproven=["dkms", "libcuda1"], components=["cuda"])
+    made = taken_back(facts)
+    assert made["remove"]["packages"] == ["fio"]
+    (told,) = made["warnings"]
+    assert told["text"].endswith("they stay: dkms, libcuda1")
+    check = removal.check(nodes.merged(facts, {"history": {"brought": [], "components": []}}))
+    assert (check["status"], "dkms, libcuda1" in str(check["reason"])) == ("incomplete", True)
+    assert taken_back(node(brought=["fio"]))["warnings"] == []
 
 
 def test_what_gpuwright_brought_goes_by_name() -> None:

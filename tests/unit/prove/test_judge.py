@@ -344,3 +344,12 @@ def test_a_source_that_cannot_be_read_is_named_with_who_cannot(
     assert check["status"] == "warn"
     assert check["reason"] == f"{manager} cannot read /a.repo, line 2: it is not OPTION=VALUE"
     assert then in str(check["remedy"])
+
+
+def test_nouveau_may_hold_a_card_that_is_left_alone(facts: Facts, by_id: ById) -> None:
+    held = put(facts, "kernel.loaded", {"nvidia": {}, "nouveau": {}})
+    first, *others = held["pci"]["gpus"]
+    held["pci"]["gpus"] = [{**first, "driver": "nouveau"}, *({**card, "driver": "nvidia"} for card in others)]
+    assert by_id(judge.judge(held))["driver.nouveau_absent"]["status"] == "fail"
+    alone = judge.judge(held, None, {"ignore": [first["bus_id"]]})
+    assert by_id(alone)["driver.nouveau_absent"]["status"] == "pass"

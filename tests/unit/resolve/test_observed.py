@@ -203,6 +203,83 @@ def test_an_ignored_card_decides_nothing(facts: Facts, answer: Answer, ignore: s
     assert stack(found)["driver"]["modules"] == "proprietary"
 
 
+def with_a_screen(facts: Facts, old: str = "128b", held: str | None = "nouveau", screen: bool = True) -> Facts:
+    """An RTX 5090, and an old card (GT 710) beside it on which the screen hangs."""
+    facts["pci"]["gpus"] = [
+        {"bus_id": "00000000:01:00.0", "device": old, "driver": held},
+        {"bus_id": "00000000:02:00.0", "device": "2b85", "driver": held},
+    ]
+    connected = {"card": "card0", "connector": "HDMI-A-1", "bus_id": "00000000:01:00.0"}
+    facts["display"] = {"desktop": True, "nvidia_screens": [connected] if screen else []}
+    return facts
+
+
+IGNORED: Any = {"gpuwright_gpus_ignore": ["00000000:01:00.0"]}
+
+
+@pytest.mark.parametrize("held", ["nouveau", "nova_core", "nvidia"])
+def test_no_driver_takes_the_screen_of_a_card_that_is_left_alone(facts: Facts, answer: Answer, held: str) -> None:
+    """Nouveau is blacklisted for the whole machine: the GT 710, which no such branch drives, would have no driver after the boot."""
+    found = answer(with_a_screen(facts, held=held), wish=IGNORED)
+    assert not found["ok"]
+    (row,) = found["conflicts"]
+    assert row["rule"] == "driver.screen"
+    assert "GeForce GT 710" in row["text"]
+    assert "gpuwright_gpus_ignore" not in row["remedy"]
+    assert "connect the screen to another card" in row["remedy"]
+
+
+def test_a_screen_that_is_not_known_counts_as_one(facts: Facts, answer: Answer) -> None:
+    facts = with_a_screen(facts, screen=False)
+    assert stack(answer(facts, wish=IGNORED))["driver"]["modules"] == "open"
+    facts["unknown"]["display.nvidia_screens"] = "/sys/class/drm is unreadable: [Errno 13] Permission denied"
+    assert not answer(facts, wish=IGNORED)["ok"]
+
+
+@pytest.mark.parametrize("held", ["vfio-pci", None])
+def test_a_card_that_runs_by_neither_loses_nothing(facts: Facts, answer: Answer, held: str | None) -> None:
+    assert answer(with_a_screen(facts, held=held), wish=IGNORED)["ok"]
+
+
+def test_without_a_screen_the_card_that_loses_nouveau_is_told(facts: Facts, answer: Answer) -> None:
+    found = answer(with_a_screen(facts, screen=False), wish=IGNORED)
+    assert "driver.nouveau" in [row["rule"] for row in found["warnings"]]
+
+
+def test_a_branch_that_drives_the_screen_too_is_taken(facts: Facts, answer: Answer) -> None:
+    """A T4 is left alone and an H100 beside it managed: one branch drives both, and the flavour that both work with."""
+    facts = with_a_screen(facts, old="1eb8")
+    found = stack(answer(facts, wish=IGNORED))
+    assert (found["driver"]["branch"], found["driver"]["modules"]) == ("580", "open")
+
+
+def test_no_remedy_leads_to_a_dark_screen(facts: Facts, answer: Answer) -> None:
+    """Two cards that clash, and the screen on one of them: that one is not offered to be left alone."""
+    facts = with_a_screen(facts, old="1db1")
+    (row,) = answer(facts)["conflicts"]
+    assert row["rule"] == "driver.modules-cards"
+    assert "gpuwright_gpus_ignore: ['00000000:02:00.0']" in row["remedy"]
+    assert "'00000000:01:00.0'" not in row["remedy"].split("gpuwright_gpus_ignore")[1]
+    assert "screen" in row["remedy"]
+
+
+@pytest.mark.parametrize("answered", [True, False])
+def test_a_number_names_the_card_that_nvidia_smi_names_so(facts: Facts, answer: Answer, answered: bool) -> None:
+    """The first card is left alone: the number 1 is that of the second one, and no number of it is that of the first."""
+    places = ["00000000:3B:00.0", "00000000:5E:00.0"]
+    facts["pci"]["gpus"] = [{"bus_id": place, "device": "2330"} for place in places]
+    if answered:
+        facts["smi"] = nodes.smi(*({"pci_bus_id": place} for place in places))
+    alone: dict[str, Any] = {"gpuwright_gpus_ignore": [places[0]]}
+    (card,) = stack(answer(facts, wish={**alone, "mig_layout": {"1": "off"}}))["mig"]["cards"]
+    assert (card["index"], card["bus_id"]) == (1, places[1])
+    if not answered:
+        settings = {"gpu_settings_cards": {"1": {"persistence": True}}}
+        (card,) = stack(answer(facts, wish={**alone, **settings}))["gpu_settings"]["cards"]
+        assert (card["index"], card["bus_id"]) == (1, places[1])
+    assert not answer(facts, wish={**alone, "mig_layout": {"0": "off"}})["ok"]
+
+
 def test_cards_that_are_yet_to_come_are_named(facts: Facts, answer: Answer) -> None:
     facts["pci"]["gpus"] = []
     assert stack(answer(facts, provision_for=["V100"]))["driver"]["modules"] == "proprietary"

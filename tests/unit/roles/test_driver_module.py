@@ -557,7 +557,8 @@ def test_a_call_of_apt_that_comes_as_data_restarts_no_service(data: str) -> None
         task
         for tasks in files
         for task in tasks
-        if f"{{{{ __nvidia_driver_{data} }}}}" in str(task.get("ansible.builtin.command"))
+        if f"{{{{ __nvidia_driver_{data} }}}}"
+        in str(task.get("ansible.builtin.command") or task.get("gpuwright.node.package_transaction"))
     ]
     assert named
     for task in named:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.packages import installing
 from ansible_collections.gpuwright.node.plugins.modules import package_call
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import package_calls
@@ -176,6 +177,7 @@ def test_a_failure_tells_the_program_and_the_end_of_what_it_said(
         (tmp_path / name).write_text(f"#!/bin/sh\n{does}\n")
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setattr(package_call, "Host", lambda: Host(root=str(tmp_path)))
     answer = run_module(package_call, names=["a"], manager="dnf")
     assert answer["failed"]
     assert answer["cmd"] == [*installing.dnf_command(call("dnf", plan={"enabled": [], "left_out": []})), "a"]

@@ -15,7 +15,13 @@ import yaml
 from ansible.errors import AnsibleActionFail
 
 from ansible_collections.gpuwright.node.plugins.action import plan
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components import COMPONENTS, Context, cuda, frameworks
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components import (
+    COMPONENTS,
+    SEALED,
+    Context,
+    cuda,
+    frameworks,
+)
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.preflight import MANAGERS
 from tests.unit.plan.nodes import bare
 
@@ -173,6 +179,14 @@ def test_a_copy_of_a_file_on_the_node_says_its_mode() -> None:
 JUDGED_TOGETHER = {("fabric_round.yml", "Wait for what it measured")}
 
 
+def test_a_role_used_alone_records_last_what_it_wrote() -> None:
+    """There is no seal of it that would name that, and `remove` would leave it."""
+    for name in SEALED:
+        last = read(ROOT / "roles" / name / "tasks/main.yml")[-1]
+        assert last["ansible.builtin.include_role"]["tasks_from"] == "end", name
+        assert "gpuwright_standalone" in last["when"], name
+
+
 def test_no_error_is_ignored() -> None:
     for path, task in all_tasks():
         assert "ignore_errors" not in task, path
@@ -215,7 +229,8 @@ def _changes_packages(task: dict[str, Any], variables: dict[str, Any]) -> bool:
     """Whether a task calls apt or dpkg to change what is installed."""
     if "ansible.builtin.apt" in task:
         return True
-    argv = str((task.get("ansible.builtin.command") or {}).get("argv"))
+    module = task.get("ansible.builtin.command") or task.get("gpuwright.node.package_transaction") or {}
+    argv = str(module.get("argv"))
     words = argv + "".join(str(variables[name]) for name in re.findall(r"\b__\w+\b", argv) if name in variables)
     changes = re.search(r"'(?:install|purge|remove|--configure)'", words)
     return bool(changes and re.search(r"'(?:apt-get|dpkg)'", words)) and task.get("changed_when") is not False

@@ -30,14 +30,14 @@ def canary(tmp_path: Path) -> Path:
 def test_a_report_directory_of_another_user_is_refused(tmp_path: Path, to_mallory: Give) -> None:
     to_mallory(tmp_path / "theirs").mkdir(0o755)
     with pytest.raises(BadInput, match=f"belongs to user {MALLORY}"):
-        paths.make_run_directory(str(tmp_path / "theirs"))
+        paths.make_run_directory(tmp_path / "theirs")
     assert list((tmp_path / "theirs").iterdir()) == []
 
 
 def test_a_report_directory_below_one_of_another_user_is_refused_and_not_made(tmp_path: Path, to_mallory: Give) -> None:
     to_mallory(tmp_path / "theirs").mkdir(0o755)
     with pytest.raises(BadInput, match=f"belongs to user {MALLORY}"):
-        paths.make_run_directory(str(tmp_path / "theirs/report"))
+        paths.make_run_directory(tmp_path / "theirs/report")
     assert list((tmp_path / "theirs").iterdir()) == []
 
 
@@ -46,44 +46,59 @@ def test_a_report_directory_where_everybody_may_put_another_in_its_place_is_refu
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(mode)
     with pytest.raises(BadInput, match="everybody may write"):
-        paths.make_run_directory(str(tmp_path / "open/report"))
+        paths.make_run_directory(tmp_path / "open/report")
 
 
 def test_a_link_of_another_user_to_a_directory_of_ours_is_refused(tmp_path: Path, to_mallory: Give) -> None:
     (tmp_path / "ours").mkdir(0o700)
     to_mallory(tmp_path / "link").symlink_to(tmp_path / "ours")
     with pytest.raises(BadInput, match=f"belongs to user {MALLORY}"):
-        paths.make_run_directory(str(tmp_path / "link"))
+        paths.make_run_directory(tmp_path / "link")
     assert list((tmp_path / "ours").iterdir()) == []
 
 
 def test_a_directory_of_ours_in_a_shared_one_is_taken(tmp_path: Path) -> None:
     (tmp_path / "tmp").mkdir()
     (tmp_path / "tmp").chmod(0o1777)
-    assert paths.make_run_directory(str(tmp_path / "tmp/report")).is_dir()
+    assert paths.make_run_directory(tmp_path / "tmp/report").is_dir()
 
 
-def test_a_directory_that_others_may_read_is_closed_to_them(tmp_path: Path) -> None:
+def test_a_directory_that_others_may_read_stays_so_and_what_is_written_into_it_is_private(tmp_path: Path) -> None:
+    """It may be more than a report's: a directory that is served, or a home."""
     (tmp_path / "report").mkdir()
     (tmp_path / "report").chmod(0o755)
-    assert paths.make_run_directory(str(tmp_path / "report")).stat().st_mode & 0o777 == 0o700
+    made = report.open_run(paths.make_run_directory(tmp_path / "report"), "up")
+    run_directory.write_document(made / "plans", "host", {})
+    report.aggregate(made)
+    assert made.stat().st_mode & 0o777 == 0o755
+    assert {path.name for path in made.iterdir()} > {paths.MARKER, "run.json", "plans", "report.json", "report.html"}
+    assert not [path for path in made.iterdir() if path.stat().st_mode & 0o077]
+
+
+def test_a_directory_that_is_refused_is_as_it_was(tmp_path: Path) -> None:
+    (tmp_path / "www").mkdir()
+    (tmp_path / "www").chmod(0o755)
+    (tmp_path / "www/index.html").write_text(CANARY)
+    with pytest.raises(BadInput, match="not written by gpuwright"):
+        paths.make_run_directory(tmp_path / "www")
+    assert (tmp_path / "www").stat().st_mode & 0o777 == 0o755
 
 
 def test_a_link_in_the_markers_place_is_no_marker_and_is_not_followed(tmp_path: Path, canary: Path) -> None:
     (tmp_path / "report").mkdir(0o700)
     (tmp_path / "report" / paths.MARKER).symlink_to(canary)
     with pytest.raises(BadInput, match="not written by gpuwright"):
-        paths.make_run_directory(str(tmp_path / "report"))
+        paths.make_run_directory(tmp_path / "report")
     assert canary.read_text() == CANARY
 
 
 @pytest.mark.parametrize("name", paths.OWN_ENTRIES)
 def test_a_link_in_the_place_of_what_a_run_writes_goes_and_its_target_stays(tmp_path: Path, name: str) -> None:
-    run_dir = paths.make_run_directory(str(tmp_path / "report"))
+    run_dir = paths.make_run_directory(tmp_path / "report")
     (tmp_path / "target").mkdir()
     (tmp_path / "target/file.json").write_text(CANARY)
     (run_dir / name).symlink_to(tmp_path / "target")
-    paths.make_run_directory(str(run_dir))
+    paths.make_run_directory(run_dir)
     report.open_run(run_dir, "up")
     assert not (run_dir / name).is_symlink()
     assert (tmp_path / "target/file.json").read_text() == CANARY

@@ -45,7 +45,7 @@ class Cards:
         self.calls = []
         wish: Any = [{"bus_id": self.places[card], **settings}]
         found = gpu_settings.apply(wish, self, self.records)
-        calls = self.calls
+        calls = [*self.calls]
         again = gpu_settings.apply(wish, self, self.records)
         assert again == ([], found[1])
         self.calls = calls
@@ -221,3 +221,40 @@ def test_where_no_card_has_settings_nvidia_smi_is_not_asked() -> None:
         raise AssertionError(argv)
 
     assert gpu_settings.apply([], smi, gpu_settings.Records()) == ([], [])
+
+
+def test_a_dead_card_keeps_no_other_from_its_settings(make: Any) -> None:
+    cards = make("h100", "h100")
+    wish: Any = [
+        {"bus_id": "0000AAAA:00:00.0", "power_limit": 350.0},
+        {"bus_id": cards.places[1], "power_limit": 350.0},
+    ]
+    with pytest.raises(gpu_settings.SettingsError, match="expected the card 0000AAAA") as told:
+        gpu_settings.apply(wish, cards, cards.records)
+    assert told.value.changed == [f"{cards.places[1]}: the power limit is 350 W"]
+    assert board.state(cards.gpus[1])["power"] == 350.0
+
+
+def test_a_card_without_any_value_is_dead_and_no_wrong_wish(make: Any) -> None:
+    cards = make("h100", "h100")
+
+    def silent(argv: list[str]) -> tuple[int, str]:
+        status, text = cards(argv)
+        if argv != ["-q", "-x"]:
+            return status, text
+        before, first, rest = text.partition(f'<gpu id="{cards.places[0]}">')
+        _lost, end, others = rest.partition("</gpu>")
+        return 15, f"{before}{first}<uuid>GPU is lost</uuid>{end}{others}"
+
+    wish: Any = [{"bus_id": place, "power_limit": 350.0} for place in cards.places]
+    with pytest.raises(gpu_settings.SettingsError, match="expected the card") as told:
+        gpu_settings.apply(wish, silent, cards.records)
+    assert told.value.changed == [f"{cards.places[1]}: the power limit is 350 W"]
+
+
+def test_clocks_are_locked_again_after_a_reset_that_nobody_told_of(make: Any) -> None:
+    cards = make()
+    cards.apply(clocks=[210, 1410])
+    cards.calls.clear()
+    assert gpu_settings.apply([{"bus_id": cards.places[0], "clocks": [210, 1410]}], cards, cards.records) == ([], [])
+    assert cards.calls == ["-lgc 210,1410"]

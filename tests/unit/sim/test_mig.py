@@ -284,3 +284,44 @@ def test_the_project_reads_the_instances_that_the_stand_in_shows() -> None:
     (gpu,) = reader.parse_xml(cards(["-q", "-x"])[1])["gpus"]
     assert gpu["mig"]["current"] is True
     assert [device["memory_total_mib"] for device in gpu["mig"]["devices"]] == [40779, 40779]
+
+
+def test_a_dead_card_keeps_no_other_from_its_layout(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cards = Cards("h100", "h100")
+    gone: Any = {"bus_id": "00000000:FF:00.0", "profiles": ["7g.80gb"]}
+
+    def lost(argv: list[str]) -> tuple[int, str]:
+        """nvidia-smi as it ends where a card is lost: with an error, and a description of the others."""
+        status, text = cards(argv)
+        return (
+            (15, f"Unable to determine the device handle for GPU0000:FF:00.0: GPU is lost\n{text}")
+            if argv[0] in ("-L", "-q")
+            else (status, text)
+        )
+
+    with pytest.raises(mig_layout.LayoutError, match="expected the card 00000000:FF") as told:
+        mig_layout.apply([gone, *cards.wish("7g.80gb", card=1)], lost)
+    assert (told.value.status, told.value.changed) == (mig_layout.FAILED, [f"{cards.places[1]}: 7g.80gb"])
+    assert cards.there(1) == ["7g.80gb"]
+
+
+def test_a_card_that_refuses_keeps_no_other_from_its_layout() -> None:
+    cards = Cards("h100", "h100")
+    with pytest.raises(mig_layout.LayoutError, match="Insufficient Resources"):
+        mig_layout.apply([*cards.wish("4g.40gb", "4g.40gb"), *cards.wish("7g.80gb", card=1)], cards)
+    assert cards.there(1) == ["7g.80gb"]
+
+
+def test_a_card_that_the_list_leaves_out_is_not_known_and_not_changed() -> None:
+    cards = Cards("h100")
+    mig_layout.apply(cards.wish("7g.80gb"), cards)
+    cards.calls.clear()
+
+    def unlisted(argv: list[str]) -> tuple[int, str]:
+        return (0, "") if argv == ["-L"] else cards(argv)
+
+    with pytest.raises(mig_layout.LayoutError, match="does not list it"):
+        mig_layout.apply(cards.wish("3g.40gb"), unlisted)
+    assert cards.calls == []
+    state: Any = {"current": True, "pending": True, "profiles": None, "busy": []}
+    assert not mig_layout.is_right(state, ["7g.80gb"])

@@ -268,7 +268,7 @@ BAD: list[tuple[str, Callable[[Node], object], str]] = [
     ("another boot", lambda node: node.tree.file("/proc/sys/kernel/random/boot_id", "another\n"), "proof.age"),
     ("an old proof", lambda node: prove(node, time="2026-01-01T00:00:00Z"), "proof.age"),
     ("a run that was cut off", lambda node: sealing.write_object(
-        node.host(), seals.path_of("cuda"), sealing.begun("cuda", {}, None)), "seals.cuda"),
+        node.host(), seals.path_of("cuda"), sealing.begun(node.host(), "cuda", {}, None)), "seals.cuda"),
     ("a bad card", lambda node: setattr(node, "smi", Result(0, (FIXTURES / "h100_bad_580.xml").read_text(), "", 0.4, None)), "ecc."),
 ]  # fmt: skip
 

@@ -148,7 +148,9 @@ def _differences(specification: CdiSpecification, facts: Facts) -> Iterator[str]
 
 def _parts(path: str, names: set[str], facts: Facts) -> Iterator[str]:
     """A difference in the MIG devices, which are named by the card's number and their own."""
-    listed = (facts["smi"].get("mig_devices") if facts["smi"] else None) or {}
+    listed = sections.instances(facts)
+    if listed is None:
+        return
     parts, there = sum(map(len, listed.values())), sum(":" in name for name in names)
     if there != parts:
         yield f"{path} has {there} MIG devices, and the cards have {parts}"

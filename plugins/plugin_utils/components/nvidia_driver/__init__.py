@@ -381,11 +381,17 @@ def _static_reason(context: Context) -> str | None:
 
 
 def refuse(context: Context, plan: Plan) -> None:
-    """Raise StepRefused where the driver is to be replaced: under running work, or by a file without a checksum. One that is adopted or
-    as it was is not replaced.
+    """Raise StepRefused where the driver is to be replaced: under running work, by a file without a checksum, or for a kernel that does not
+    boot next any more. One that is adopted or as it was is not replaced.
     """
     stays = ("adopt", "configure")
     changes = [row for row in plan["changes"] if row["component"] == "nvidia_driver" and row["action"] not in stays]
+    kernel = sections.another_kernel(context.facts, plan["brings"]) if changes else None
+    if kernel and plan["brings"]:
+        raise StepRefused(
+            f"Expected {plan['brings']['kernel']} as the kernel that boots next, for which the driver was planned. Found {kernel}, which "
+            "came since then. What to do: run again, which plans for it; nothing was changed."
+        )
     driver = context.stack.get("driver")
     file = driver.get("runfile") if driver else None
     if changes and file and not file.get("sha256"):

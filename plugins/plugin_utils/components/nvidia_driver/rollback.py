@@ -23,6 +23,7 @@ from ..base import Finding, not_known
 from . import runfile
 
 if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Driver, Facts
     from ansible_collections.gpuwright.node.plugins.module_utils.seal import (
         DriverStack,
@@ -97,6 +98,21 @@ def is_there(facts: Facts, remembered: DriverState | None, brings: Brings | None
     return record.get("proven") != present and any(version != present for version in record["drivers"])
 
 
+def failing(facts: Facts, checks: Sequence[Check], *, changes: bool) -> list[str] | None:
+    """The checks that did not pass before the driver changed: a driver is not blamed for them. None where nobody knows.
+
+    ``checks``: of the observation that the plan was made from. It is from before the change where this run ``changes`` the driver; where an
+    earlier run did, as before a boot, the record of the driver that gave way has them. What CUDA said then, the last proof knows.
+    """
+    if not changes:
+        record, present = sections.history(facts), facts["driver"]["user_version"]
+        last = next((version for version in record["drivers"] if version and version != present), None)
+        return record.get("failing", {}).get(last) if last else None
+    proof, loaded = facts["proof"], facts["driver"]["loaded_version"]
+    proven = (proof.get("checks") or []) if proof and proof["driver"] == loaded else []
+    return sorted({check["id"] for check in (*checks, *proven) if check["status"] in ("fail", "incomplete")})
+
+
 def _stays_as_it_is(remembered: DriverState, brings: Brings, driver: DriverStack | None) -> bool:
     """Whether a run brings the driver that works. Of no known version it is of the branch, in which a node does not move unasked."""
     of_branch = str(remembered["version"]).partition(".")[0] == (driver["branch"] if driver else None)
@@ -131,13 +147,14 @@ def rolled_back_from(facts: Facts, begun: Plan | None, failure: StoppedBy | None
     program that did, see playbooks/site.yml.
 
     None where the run did not get so far that another driver was there (a file that could not be fetched, packages that were refused, say
-    nothing of a driver), and where it was not the driver that failed.
+    nothing of a driver), where another kernel came meanwhile, and where it was not the driver that failed.
     """
     if (
         begun is None
         or not begun["brings"]
         or (begun["remember"] and history.is_build(begun["remember"], _present(facts)))
         or _had_no_room(facts, begun["brings"]["version"])
+        or sections.another_kernel(facts, begun["brings"])
         or (failure is not None and not _at_fault(failure))
     ):
         return None

@@ -1,0 +1,172 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What apt and dnf wrote of each of their calls: which packages it brought and took, and whether the call was ours.
+
+A call of ours is marked: on apt's command line, which its log keeps, and by dnf's comment, which its history keeps. The log is written
+before the first package is touched, so that it names a call that was cut off too.
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+import zlib
+from typing import FrozenSet, Iterable, List, Mapping, NamedTuple, Sequence
+from urllib.parse import quote
+
+from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.observe import packages, rpm
+
+APT_LOGS = "/var/log/apt"
+DNF_LOG = "/var/lib/dnf/history.sqlite"
+#: What is unknown where a log cannot be read.
+FACT = "history"
+
+_APT_OPTION, _DNF_WORD = "gpuwright::Call", "gpuwright"
+_MARK = re.compile(rf"{_APT_OPTION}=\W?([0-9a-f]{{12}})\b|^{_DNF_WORD} ([0-9a-f]{{12}})$", re.MULTILINE)
+# Before calls were marked: the beginning of each command line, which nobody else gives these options in this order.
+_KEPT_FILES = "-o Dpkg::Options::=--force-confdef -o Dpkg::Options::=--force-confold"
+_EARLIER = re.compile(
+    rf"apt-get (-y {_KEPT_FILES} -o APT::Install-Recommends=no -o DPkg::Lock::Timeout=\d+ "
+    rf"|--yes --no-install-recommends --purge --allow-downgrades --allow-change-held-packages {_KEPT_FILES} "
+    rf"|--yes --fix-broken --allow-downgrades --no-install-recommends {_KEPT_FILES} )"
+    r"|--assumeyes --quiet --setopt=install_weak_deps=False --setopt=best=True "
+)
+_PACKAGE = re.compile(r"([^\s,:]+):(\S+) \(([^,)]+)[^)]*\)")
+_CAME, _WENT = "Install", ("Remove", "Purge")
+# libdnf's numbers: installed, and by obsoleting another one; obsoleted, and removed.
+_DNF_CAME, _DNF_WENT = (1, 4), (5, 8)
+_DNF_QUESTION = """SELECT trans.id, {comment}, trans.cmdline, rpm.name, rpm.epoch, rpm.version, rpm.release, rpm.arch, trans_item.action
+ FROM trans JOIN trans_item ON trans_item.trans_id = trans.id JOIN rpm ON rpm.item_id = trans_item.item_id
+ WHERE trans_item.action IN (1, 4, 5, 8) ORDER BY trans.id, trans_item.id"""
+
+
+class Call(NamedTuple):
+    """One call of a package manager: versions by name of what it installed (no upgrade), and names of what it removed.
+
+    ``mark``: of a call of ours; None for one of somebody else. ``earlier``: it has the form of a call of ours before calls were marked.
+    """
+
+    mark: str | None
+    earlier: bool
+    came: Mapping[str, str]
+    went: FrozenSet[str]
+
+    @property
+    def ours(self) -> bool:
+        """Whether gpuwright made it."""
+        return self.mark is not None or self.earlier
+
+
+def marked(argv: Sequence[str], mark: str) -> list[str]:
+    """The command with the mark. It comes first: apt cuts a long command line off where it writes it down."""
+    option = ["-o", f"{_APT_OPTION}={mark}"] if argv[0] == "apt-get" else ["--comment", comment(mark)]
+    return [argv[0], *option, *argv[1:]]
+
+
+def comment(mark: str) -> str:
+    """The mark as dnf's history keeps it."""
+    return f"{_DNF_WORD} {mark}"
+
+
+def read(host: Host) -> list[Call]:
+    """The calls that the package manager tells, in their order; those of long ago are no longer told. What cannot be read makes the fact
+    `history` unknown.
+    """
+    kind = packages.manager(host)
+    if kind == "apt":
+        return [call for text in _apt_texts(host) for call in parse_apt(text, packages.native_arch(host))]
+    return _dnf(host) if kind == "dnf" else []
+
+
+def last(calls: Iterable[Call]) -> dict[str, Call]:
+    """For each package the last call that installed or removed it."""
+    return {name: call for call in calls for name in (*call.came, *call.went)}
+
+
+def _mark(said: str) -> str | None:
+    found = _MARK.search(said)
+    return (found.group(1) or found.group(2)) if found else None
+
+
+# apt --------------------------------------------------------------------------------------------------------------------
+
+
+def parse_apt(text: str, native: str | None) -> list[Call]:
+    """The calls in a log of apt's (/var/log/apt/history.log)."""
+    calls = []
+    for part in re.split(r"\n\s*\n", text):
+        fields = dict(line.split(": ", 1) for line in part.splitlines() if ": " in line)
+        command = fields.get("Commandline", "")
+        came = _named(fields.get(_CAME, ""), native)
+        went = frozenset(name for kind in _WENT for name in _named(fields.get(kind, ""), native))
+        mark = _mark(command)
+        if mark or came or went:
+            calls.append(Call(mark, bool(_EARLIER.match(command)), came, went))
+    return calls
+
+
+def _named(told: str, native: str | None) -> dict[str, str]:
+    """Version by name; of a foreign architecture the name has it, as everywhere else."""
+    return {
+        name if arch in (native, "all") else f"{name}:{arch}": version for name, arch, version in _PACKAGE.findall(told)
+    }
+
+
+def _apt_texts(host: Host) -> list[str]:
+    """The texts of the log and of those that were rotated, the oldest first."""
+    names = [name for name in host.names(APT_LOGS, FACT) if name.startswith("history.log")]
+    aged = sorted((found.st_mtime_ns, name) for name in names for found in [host.stat(f"{APT_LOGS}/{name}")] if found)
+    return [_text(host, f"{APT_LOGS}/{name}") for _time, name in aged]
+
+
+def _text(host: Host, path: str) -> str:
+    data = host.read_bytes(path, FACT) or b""
+    if path.endswith(".gz"):
+        try:
+            data = gzip.decompress(data)
+        except (OSError, EOFError, zlib.error) as exc:
+            host.unknown(FACT, f"{path} is damaged: {exc}; move it away, then run again")
+            return ""
+    return data.decode("utf-8", "replace")
+
+
+# dnf --------------------------------------------------------------------------------------------------------------------
+
+
+def _dnf(host: Host) -> list[Call]:
+    if not host.exists(DNF_LOG):
+        return []
+    try:
+        import sqlite3
+
+        base = sqlite3.connect(f"file:{quote(host.at(DNF_LOG))}?mode=ro", uri=True, timeout=host.timeout)
+    except (ImportError, OSError) as exc:
+        host.unknown(FACT, f"{DNF_LOG} could not be read: {exc}")
+        return []
+    try:
+        columns = [row[1] for row in base.execute("PRAGMA table_info(trans)")]
+        column = "trans.comment" if "comment" in columns else "NULL"
+        rows = base.execute(_DNF_QUESTION.format(comment=column)).fetchall()
+    except sqlite3.Error as exc:
+        host.unknown(FACT, f"{DNF_LOG} could not be read: {exc}")
+        return []
+    finally:
+        base.close()
+    return _of_rows(rows)
+
+
+def _of_rows(rows: Iterable[Sequence[object]]) -> list[Call]:
+    calls: dict[object, tuple[str, str, dict[str, str], List[str]]] = {}
+    for number, said, command, name, epoch, version, release, arch, action in rows:
+        _said, _command, came, went = calls.setdefault(number, (str(said or ""), str(command or ""), {}, []))
+        whole = f"{version}-{release}"
+        key = rpm.key_of(str(name), whole, str(arch))
+        if action in _DNF_CAME:
+            came[key] = f"{epoch}:{whole}" if epoch else whole
+        else:
+            went.append(key)
+    return [
+        Call(_mark(said), bool(_EARLIER.match(command)), came, frozenset(went) - set(came))
+        for said, command, came, went in calls.values()
+    ]
