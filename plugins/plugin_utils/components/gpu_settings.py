@@ -273,6 +273,7 @@ COMPONENT = Component(
     parts=("gpu_settings",),
     touches=TOUCHES,
     units=(SERVICE,),
+    shares=(CALLS,),
     refuse=refuse,
     judge=judge,
     take_back=take_back,

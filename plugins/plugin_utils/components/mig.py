@@ -241,6 +241,7 @@ COMPONENT = Component(
     parts=("mig",),
     touches=TOUCHES,
     units=(SERVICE,),
+    shares=(PROGRAM,),
     refuse=refuse,
     judge=judge,
     take_back=take_back,
