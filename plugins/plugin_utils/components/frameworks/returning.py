@@ -142,8 +142,10 @@ def _with(row: FrameworkEnvironment, held: Mapping[str, object], **more: object)
 
 def restored(stack: Stack, wish: Wish, returned: Pins, facts: Facts) -> Stack:
     """A stack whose environments that are returned to have what their kept builds have."""
-    environments = facts["environments"] or {}
-    rows = stack.get("frameworks") or ()
+    environments, rows = facts["environments"], stack.get("frameworks") or ()
+    if not environments:
+        # None can be returned to that nobody saw.
+        return stack
     paths = {row["path"] for row in rows if _key(row) in returned}
     every = {each.key: each for each in wish.frameworks}
     made = [
