@@ -286,12 +286,16 @@ class History(_History, total=False):
     """Packages that calls of gpuwright brought, as the package manager's log says"""
     unproven: list[str]
     """Packages of which nobody can say whether gpuwright brought them; they stay"""
+    settings: list[str]
+    """Packages that gpuwright brought and whose settings lay there before; these stay"""
     files: list[str]
     """Files that gpuwright wrote and that are there"""
     environments: list[str]
     """Virtual environments that gpuwright made"""
     streams: dict[str, str] | None
     """Module streams of dnf that were enabled before the first run"""
+    made: list[str]
+    """Directories with data of users that a program made which gpuwright brought"""
     services: list[str]
     """Units that are sealed"""
     components: list[str]

@@ -533,6 +533,11 @@ facts:
           returned: where it applies
           type: list
           elements: str
+        repair_removes:
+          description: "Packages that finishing an interrupted transaction would remove (apt); absent where apt did not say."
+          returned: where it applies
+          type: list
+          elements: dict
         streams:
           description: "Enabled module streams (dnf)."
           returned: where it applies
@@ -710,6 +715,11 @@ facts:
           returned: where it applies
           type: list
           elements: str
+        settings:
+          description: "Packages that gpuwright brought and whose settings lay there before; these stay."
+          returned: where it applies
+          type: list
+          elements: str
         files:
           description: "Files that gpuwright wrote and that are there."
           returned: where it applies
@@ -724,6 +734,11 @@ facts:
           description: "Module streams of dnf that were enabled before the first run."
           returned: where it applies
           type: dict
+        made:
+          description: "Directories with data of users that a program made which gpuwright brought."
+          returned: where it applies
+          type: list
+          elements: str
         services:
           description: "Units that are sealed."
           returned: where it applies

@@ -107,8 +107,8 @@ gave_way:
   returned: always
 remove:
   description:
-    - What taking everything back does, with C(packages), C(runfile), C(files), C(environments), C(services), C(streams), C(mig), C(docker),
-      C(containerd), C(rootless), C(initramfs), C(gpu_settings), C(python), C(cuda_default), C(cuda_toolkits),
+    - What taking everything back does, with C(packages), C(kept), C(runfile), C(files), C(environments), C(services), C(streams), C(mig),
+      C(docker), C(containerd), C(rootless), C(initramfs), C(gpu_settings), C(python), C(cuda_default), C(cuda_toolkits),
       C(cuda_archives), C(monitoring_firewall), C(fabric_firewall) and C(restore), or nothing.
   type: dict
   returned: always
@@ -139,6 +139,20 @@ install:
   type: list
   elements: dict
   returned: always
+takes:
+  description:
+    - What the package manager takes away for the plan, each with C(name), C(does), C(from), C(to) and C(because), which is null where the
+      plan is refused for it.
+  returned: always
+  type: list
+  elements: dict
+  sample: []
+may_take:
+  description: Names of packages that a transaction may remove, take to an older version, or change though they are on hold.
+  returned: always
+  type: list
+  elements: str
+  sample: [libcuda1]
 from_controller:
   description:
     - The file on the controller that the driver comes from. It is the variable C(nvidia_driver_runfile) of this very run, where that is no

@@ -17,7 +17,8 @@ from urllib.parse import quote
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import packages, rpm
 
-APT_LOGS = "/var/log/apt"
+APT_LOG = "/var/log/apt/history.log"
+DPKG_LOG = "/var/log/dpkg.log"
 DNF_LOG = "/var/lib/dnf/history.sqlite"
 #: What is unknown where a log cannot be read.
 FACT = "history"
@@ -33,6 +34,7 @@ _EARLIER = re.compile(
     r"|--assumeyes --quiet --setopt=install_weak_deps=False --setopt=best=True "
 )
 _PACKAGE = re.compile(r"([^\s,:]+):(\S+) \(([^,)]+)[^)]*\)")
+_DPKG_INSTALLED = re.compile(r"^(\S+ \S+) install ([^\s:]+):(\S+) ", re.MULTILINE)
 _CAME, _WENT = "Install", ("Remove", "Purge")
 # libdnf's numbers: installed, and by obsoleting another one; obsoleted, and removed.
 _DNF_CAME, _DNF_WENT = (1, 4), (5, 8)
@@ -45,12 +47,14 @@ class Call(NamedTuple):
     """One call of a package manager: versions by name of what it installed (no upgrade), and names of what it removed.
 
     ``mark``: of a call of ours; None for one of somebody else. ``earlier``: it has the form of a call of ours before calls were marked.
+    ``end``: when apt ended, as its log says it; None of one that was cut off, and of dnf.
     """
 
     mark: str | None
     earlier: bool
     came: Mapping[str, str]
     went: FrozenSet[str]
+    end: str | None = None
 
     @property
     def ours(self) -> bool:
@@ -75,7 +79,7 @@ def read(host: Host) -> list[Call]:
     """
     kind = packages.manager(host)
     if kind == "apt":
-        return [call for text in _apt_texts(host) for call in parse_apt(text, packages.native_arch(host))]
+        return [call for text in _texts(host, APT_LOG) for call in parse_apt(text, packages.native_arch(host))]
     return _dnf(host) if kind == "dnf" else []
 
 
@@ -102,7 +106,8 @@ def parse_apt(text: str, native: str | None) -> list[Call]:
         went = frozenset(name for kind in _WENT for name in _named(fields.get(kind, ""), native))
         mark = _mark(command)
         if mark or came or went:
-            calls.append(Call(mark, bool(_EARLIER.match(command)), came, went))
+            end = " ".join(fields.get("End-Date", "").split()) or None
+            calls.append(Call(mark, bool(_EARLIER.match(command)), came, went, end))
     return calls
 
 
@@ -113,11 +118,21 @@ def _named(told: str, native: str | None) -> dict[str, str]:
     }
 
 
-def _apt_texts(host: Host) -> list[str]:
-    """The texts of the log and of those that were rotated, the oldest first."""
-    names = [name for name in host.names(APT_LOGS, FACT) if name.startswith("history.log")]
-    aged = sorted((found.st_mtime_ns, name) for name in names for found in [host.stat(f"{APT_LOGS}/{name}")] if found)
-    return [_text(host, f"{APT_LOGS}/{name}") for _time, name in aged]
+def past_apt(host: Host, calls: Mapping[str, Call]) -> set[str]:
+    """Packages that somebody installed by dpkg itself after the last call of apt that installed or removed them (`calls`)."""
+    native, times = packages.native_arch(host), {}
+    for text in _texts(host, DPKG_LOG):
+        for time, name, arch in _DPKG_INSTALLED.findall(text):
+            times[name if arch in (native, "all") else f"{name}:{arch}"] = time
+    return {name for name, call in calls.items() if call.end and times.get(name, "") > call.end}
+
+
+def _texts(host: Host, log: str) -> list[str]:
+    """The texts of a log and of those that were rotated, the oldest first."""
+    directory, _slash, begin = log.rpartition("/")
+    places = [f"{directory}/{name}" for name in host.names(directory, FACT) if name.startswith(begin)]
+    aged = sorted((found.st_mtime_ns, place) for place in places for found in [host.stat(place)] if found)
+    return [_text(host, place) for _time, place in aged]
 
 
 def _text(host: Host, path: str) -> str:

@@ -8,9 +8,9 @@ with its packages and versions, or with the file of NVIDIA's that brought it, an
 ``failed``: the drivers that a run returned from, newest first, each with the kernel, the reason and the place of a log.
 ``proven``: the version of the driver that was proven last.
 ``brought``: packages that our own calls of the package manager installed, by version, as its log says; ``calls``: those that were begun
-and that nobody has looked up there since; ``unproven``: packages of which nobody can say that. ``files`` and ``environments``: what the
-seals of runs named. ``at_work``: whether a run began that has not ended. ``streams``: dnf's module streams that were enabled before the
-first run.
+and that nobody has looked up there since; ``unproven``: packages of which nobody can say that; ``settings``: packages that somebody had
+removed, and kept their settings, before a call of ours. ``files`` and ``environments``: what the seals of runs named. ``at_work``:
+whether a run began that has not ended. ``streams``: dnf's module streams that were enabled before the first run.
 
 A record without ``calls`` is one of before calls were marked. Its ``brought`` was the difference of what was there after a run and before
 it, its ``before`` is what was there as a run began that did not end: both are believed as far as the log says the same.
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Collection, Iterable, Mapping, NamedTuple, Typ
 from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import package_log, packages
-from ansible_collections.gpuwright.node.plugins.module_utils.records import seals
+from ansible_collections.gpuwright.node.plugins.module_utils.records import data_directories, seals
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.seal import (
@@ -68,6 +68,7 @@ class Kept(TypedDict):
     states: list[DriverState]
     brought: dict[str, str]
     unproven: dict[str, str]
+    settings: list[str]
     calls: dict[str, Begun] | None
     files: list[str]
     environments: list[str]
@@ -86,6 +87,7 @@ def read(host: Host) -> Kept:
         "states": record.get("states") or [],
         "brought": record.get("brought") or {},
         "unproven": record.get("unproven") or {},
+        "settings": record.get("settings") or [],
         "calls": record.get("calls") if record else {},
         "files": record.get("files") or [],
         "environments": record.get("environments") or [],
@@ -104,12 +106,13 @@ def owned(host: Host, record: Kept) -> Owned | None:
     if host.of_user:
         return Owned({}, {}, frozenset())
     there, calls = packages.installed(host), package_log.read(host)
+    last = package_log.last(calls)
+    his = package_log.past_apt(host, last)
     if "packages.installed" in host.unknown_facts:
         host.unknown(package_log.FACT, host.unknown_facts["packages.installed"])
     if package_log.FACT in host.unknown_facts:
         return None
-    last = package_log.last(calls)
-    ours = {name: call.came[name] for name, call in last.items() if call.ours and name in call.came}
+    ours = {name: call.came[name] for name, call in last.items() if call.ours and name in call.came and name not in his}
     versions = {**ours, **{name: package.version for name, package in there.items()}}
     if record["calls"] is None:
         brought, unproven = _earlier(record, there, last, ours)
@@ -146,6 +149,7 @@ def observe(host: Host, full: bool = False) -> History | None:
     """
     try:
         record = read(host)
+        made = data_directories.made(host, record["brought"]) if full and not host.of_user else []
     except seals.SealError as exc:
         host.unknown("history", str(exc))
         return None
@@ -177,7 +181,9 @@ def observe(host: Host, full: bool = False) -> History | None:
         "states": record["states"],
         "brought": rpm.exact(name for name in mine.brought if name in there),
         "unproven": rpm.exact(name for name in mine.unproven if name in there),
+        "settings": sorted(name for name in record["settings"] if name in mine.brought and name in there),
         "streams": record["streams"],
+        "made": made,
         "drivers": drivers,
         "copies": [name for name in copies if name.endswith((".deb", ".rpm", ".run"))],
         "files": sorted(path for path in files if host.exists(path)),

@@ -127,6 +127,7 @@ def call_begins(host: Host, names: Sequence[str]) -> str:
     mark, there = new_mark(), packages.installed(host)
     keys = sorted(name for name in there if name.startswith(history.KEY))
     record["calls"][mark] = {"names": [name for name in names if name not in there], "keys": keys}
+    record["settings"] = sorted({*record["settings"], *packages.removed_with_settings(host)})
     _write(host, record)
     return mark
 

@@ -174,6 +174,16 @@ def test_what_somebody_removed_and_installed_again_himself_is_his(node: Tree) ->
     assert list(history.read(node.host())["brought"]) == ["dkms"]
 
 
+def test_what_somebody_installed_again_by_dpkg_itself_is_his(node: Tree) -> None:
+    call(node, "apt-get", "install", "fio", does=installs(node, "fio", "dkms"))
+    lines = ["2026-11-01 10:00:01 install dkms:all <none> 1-1", "2026-11-01 10:00:01 install fio:amd64 <none> 1-1"]
+    node.file(package_log.DPKG_LOG, "\n".join(lines) + "\n")
+    assert seen(node)["brought"] == ["dkms", "fio"]
+    lines += ["2026-11-02 09:00:00 remove fio:amd64 1-1 <none>", "2026-11-02 09:00:05 install fio:amd64 <none> 1-1"]
+    node.file(package_log.DPKG_LOG, "\n".join(lines) + "\n")
+    assert seen(node)["brought"] == ["dkms"]
+
+
 def test_a_log_that_was_rotated_is_read_too_and_one_that_is_damaged_refuses_the_call(node: Tree) -> None:
     mark = history_writer.call_begins(node.host(), ["fio"])
     node.packages({**THERE, "fio": "1-1"})
@@ -214,8 +224,9 @@ def test_a_call_that_failed_before_its_first_package_leaves_nothing(node: Tree) 
 
 def test_left_over_settings_are_no_package_that_was_there(node: Tree) -> None:
     node.packages({**THERE, "fio": "0-1"}, {"fio": "deinstall ok config-files"})
-    call(node, "apt-get", "install", "fio", does=installs(node, "fio"))
-    assert seen(node)["brought"] == ["fio"]
+    call(node, "apt-get", "install", "fio", "dkms", does=installs(node, "fio", "dkms"))
+    assert seen(node)["brought"] == ["dkms", "fio"]
+    assert seen(node)["settings"] == ["fio"]
 
 
 # Records of before calls were marked

@@ -64,7 +64,7 @@ def test_instances_that_nvidia_smi_does_not_list_are_not_taken_for_none() -> Non
     facts["smi"]["mig_devices"] = None
     assert reasons(facts) == []
     stack = {"mig": {"cards": [{"bus_id": card["bus_id"], "profiles": ["7g.80gb"]} for card in facts["pci"]["gpus"]]}}
-    (check,) = mig.judge(View(facts), stack)  # type: ignore[typeddict-item] # no more of it is looked at
+    (check,) = mig.judge(View(facts), stack)  # type: ignore[arg-type] # no more of it is looked at
     assert (check["status"], check["reason"]) == (
         "incomplete",
         "it is not known how the cards are parted: nvidia-smi -L does not list the instances",
