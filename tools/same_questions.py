@@ -353,7 +353,8 @@ def index_for(drafted: Any, every: str = "/./") -> dict[str, Any]:
         "problems": [],
         "enabled": [],
         "others": {},
-        "remove": [],
+        "removes": [],
+        "downgrades": [],
     }
 
 

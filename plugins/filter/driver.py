@@ -1,11 +1,12 @@
 # Copyright: gpuwright contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Filters of the role nvidia_driver: what programs of the node said, read by the driver's own functions."""
+"""Filters of the roles nvidia_driver and repair: what programs of the node said, read by our own functions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+from ansible_collections.gpuwright.node.plugins.module_utils.base import simulated
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components.nvidia_driver import (
     driver_module,
     swap,
@@ -23,6 +24,11 @@ def dkms_sources(files: Iterable[Mapping[str, str]]) -> list[driver_module.DkmsM
     return driver_module.dkms_sources(found["path"] for found in files)
 
 
+def taken_beyond(trial: str, may_take: Iterable[str]) -> list[str]:
+    """What apt, by its simulation, would remove or take to an older version of other packages than those that it may."""
+    return simulated.beyond(trial, (), may_take)
+
+
 class FilterModule:
     """Names of the filters."""
 
@@ -34,4 +40,5 @@ class FilterModule:
             "driver_left_pins": version_hold.left_pins,
             "driver_swap": swap.words,
             "said": said,
+            "taken_beyond": taken_beyond,
         }

@@ -1076,6 +1076,15 @@ class PackageSource(_PackageSource, total=False):
     """Id of the repository (dnf)"""
 
 
+class RepairRemoval(TypedDict):
+    """Package that a repair would remove."""
+
+    name: str
+    """Name of the package"""
+    version: str
+    """Version that is installed"""
+
+
 class _Packages(TypedDict):
     """Package manager: keys that are always there."""
 
@@ -1102,6 +1111,8 @@ class Packages(_Packages, total=False):
     """What cannot be read of the package sources"""
     duplicates: list[str]
     """Packages that are there in two versions (dnf)"""
+    repair_removes: list[RepairRemoval]
+    """Packages that finishing an interrupted transaction would remove (apt); absent where apt did not say"""
     streams: dict[str, str]
     """Enabled module streams (dnf)"""
 

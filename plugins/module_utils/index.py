@@ -48,6 +48,15 @@ PackageInstall = TypedDict(
 """Package that a transaction installs."""
 
 
+class PackageRemoval(TypedDict):
+    """Package that a transaction removes."""
+
+    name: str
+    """Name of the package"""
+    version: str
+    """Version that is installed"""
+
+
 class PackageExchange(TypedDict):
     """Exchange of one driver's packages for another's."""
 
@@ -92,8 +101,10 @@ class PackageIndex(TypedDict):
     """Further packages, with their versions"""
     install: list[PackageInstall]
     """Packages that the transaction installs"""
-    remove: list[str]
+    removes: list[PackageRemoval]
     """Packages that the transaction removes"""
+    downgrades: list[str]
+    """Packages that the transaction installs in an older version than is there"""
     download_bytes: int | None
     """Download of all (bytes)"""
     disk_bytes: int | None

@@ -28,12 +28,22 @@ options:
     type: list
     elements: str
     default: []
+  may_take:
+    description: Names of packages that may go too, or to older versions, where the transaction takes that.
+    type: list
+    elements: str
+    default: []
+  duplicates:
+    description: Names of packages that an update that was cut off left in two versions. The older one goes, and the newer one comes again.
+    type: list
+    elements: str
+    default: []
   streams:
     description: Module streams that are to be enabled, by module. With an empty stream the module is reset.
     type: dict
     default: {}
   timeout:
-    description: Seconds for everything together.
+    description: Seconds until everything is fetched. The transaction itself has no limit, for it must not be cut.
     type: float
     default: 3600
 extends_documentation_fragment:
@@ -108,6 +118,8 @@ def main() -> None:
             "install": {"type": "dict", "default": {}},
             "files": {"type": "dict", "default": {}},
             "remove": {"type": "list", "elements": "str", "default": []},
+            "may_take": {"type": "list", "elements": "str", "default": []},
+            "duplicates": {"type": "list", "elements": "str", "default": []},
             "streams": {"type": "dict", "default": {}},
             "timeout": {"type": "float", "default": 3600},
         },

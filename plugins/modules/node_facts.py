@@ -533,6 +533,11 @@ facts:
           returned: where it applies
           type: list
           elements: str
+        repair_removes:
+          description: "Packages that finishing an interrupted transaction would remove (apt); absent where apt did not say."
+          returned: where it applies
+          type: list
+          elements: dict
         streams:
           description: "Enabled module streams (dnf)."
           returned: where it applies

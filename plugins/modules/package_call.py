@@ -14,8 +14,8 @@ description:
     this call alone.
   - What the call brings is written down on the node, from the package manager's own log, so that it can be taken back.
   - Of apt no recommended packages and of dnf no weak dependencies are installed. A changed file of settings stays as it is.
-  - In a play the options O(manager), O(preferences), O(enabled) and O(left_out), and without them O(specs), are read from the variable
-    C(gpuwright_plan).
+  - In a play the options O(takes), O(may_take), O(manager), O(preferences), O(enabled) and O(left_out), and without them O(specs), are
+    read from the variable C(gpuwright_plan).
 options:
   names:
     description: Names of the packages.
@@ -28,13 +28,25 @@ options:
     elements: str
     default: []
   allow_downgrade:
-    description: Whether a package may go back to an older version, and whether dnf may erase what is in the way.
+    description: Whether a package of O(specs) may go back to an older version.
     type: bool
     default: false
   allow_held:
     description: Whether a package on hold may change.
     type: bool
     default: false
+  takes:
+    description:
+      - Whether the plan takes packages away - removes them, takes them to older versions, or changes them though they are on hold.
+      - Without it apt is told to remove nothing.
+    type: bool
+    default: false
+  may_take:
+    description:
+      - Names of the packages that may be taken away so. A trial comes first; where it would take another one, nothing is changed.
+    type: list
+    elements: str
+    default: []
   manager:
     description: The package manager of the machine.
     type: str
@@ -116,6 +128,8 @@ def main() -> None:
             "specs": {"type": "list", "elements": "str", "default": []},
             "allow_downgrade": {"type": "bool", "default": False},
             "allow_held": {"type": "bool", "default": False},
+            "takes": {"type": "bool", "default": False},
+            "may_take": {"type": "list", "elements": "str", "default": []},
             "manager": {"type": "str", "choices": ["apt", "dnf"], "default": "apt"},
             "preferences": {"type": "str", "default": ""},
             "enabled": {"type": "list", "elements": "str", "default": []},
@@ -137,6 +151,8 @@ def main() -> None:
     try:
         with run_lock.at_work(Host(), None if module.check_mode else owner):
             answer = installing.install(installing.Call(**given), recording.recording(run, Host), module.check_mode)
+    except installing.InstallationRefused as exc:
+        module.fail_json(msg=str(exc), cmd=["apt-get" if given["manager"] == "apt" else "dnf"])
     except installing.InstallationFailed as exc:
         module.fail_json(msg=str(exc), **exc.answer)
     except seals.SealError as exc:

@@ -106,8 +106,14 @@ install:
   type: list
   elements: dict
   sample: []
-remove:
-  description: Names of packages that would be removed.
+removes:
+  description: Packages that would be removed, each with C(name) and C(version).
+  returned: success
+  type: list
+  elements: dict
+  sample: []
+downgrades:
+  description: Names of those packages of RV(install) that would go to an older version.
   returned: success
   type: list
   elements: str

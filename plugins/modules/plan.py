@@ -139,6 +139,20 @@ install:
   type: list
   elements: dict
   returned: always
+takes:
+  description:
+    - What the package manager takes away for the plan, each with C(name), C(does), C(from), C(to) and C(because), which is null where the
+      plan is refused for it.
+  returned: always
+  type: list
+  elements: dict
+  sample: []
+may_take:
+  description: Names of packages that a transaction may remove, take to an older version, or change though they are on hold.
+  returned: always
+  type: list
+  elements: str
+  sample: [libcuda1]
 from_controller:
   description:
     - The file on the controller that the driver comes from. It is the variable C(nvidia_driver_runfile) of this very run, where that is no

@@ -183,6 +183,13 @@ def _host_verb(verbs: _Verbs[Parser], name: str, summary: str, *, changes: bool 
     parser.add_argument("--full", action="store_true", help="look at everything again, also where a seal is good")
     parser.add_argument("--no-reboot", action="store_true", help="never reboot a host")
     parser.add_argument(
+        "--allow-remove",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="a package that is not gpuwright's and may go, be downgraded, or change though it is on hold (repeat)",
+    )
+    parser.add_argument(
         "--report", metavar="DIR", help="where the report is written (default: the user's state directory)"
     )
     yes_help = "do not ask before changes" if changes else argparse.SUPPRESS
@@ -258,6 +265,7 @@ _NOT_ASKED: dict[str, object] = {
     "user": False,
     "full": False,
     "no_reboot": True,
+    "allow_remove": [],
     "ask_become_pass": False,
 }
 

@@ -45,6 +45,7 @@ _PLAN_EXTRAS = (
     "refusals",
     "skipped",
     "reboot_reason",
+    "takes",
     "rescue",
     "gpus",
     "assumed",

@@ -125,6 +125,8 @@ def extra_vars(
         variables["gpuwright_user"] = True
     if not privilege.become:
         variables["ansible_become"] = False
+    if args.allow_remove:
+        variables["gpuwright_allow_remove"] = list(args.allow_remove)
     if args.want:
         variables["gpuwright_want"] = list(args.want)
     if getattr(args, "security", False):

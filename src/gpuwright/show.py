@@ -23,6 +23,7 @@ _TROUBLE = ("fail", "incomplete", "warn")
 # What a person sees of a plan and of a result: hosts that do not differ in these are shown together.
 _PLAN_PARTS = (
     "changes",
+    "takes",
     "conflicts",
     "refusals",
     "error",
@@ -51,6 +52,8 @@ _RESULT_PARTS = (
 )
 # Actions that bring another version.
 _MOVING = ("install", "upgrade", "return")
+# What becomes of a package that a transaction takes away.
+_TAKES = {"remove": "removes", "downgrade": "downgrades", "change-held": "changes though it is on hold"}
 # What is counted, where it is one.
 _ONE = {
     "cards": "card",
@@ -235,6 +238,7 @@ def _changes(plan: Plan) -> None:
     for key, names in touched.items():
         if names:
             console.out(f"  {key}: {', '.join(map(console.one_line, dict.fromkeys(names)))}")
+    _takes(plan)
     wheels = {(row["name"], row["version"]) for change in changes for row in change.get("wheels") or ()}
     comes = [f"{len(rows)} {what}" for rows, what in ((plan.get("install"), "packages"), (wheels, "wheels")) if rows]
     with_others = f" for {' and '.join(comes)}" if comes else ""
@@ -247,6 +251,16 @@ def _changes(plan: Plan) -> None:
         in_table = any(reason in str(row.get("reason")) for row in changes)
         console.out(console.paragraph("a reboot is needed" if in_table else f"a reboot is needed: {reason}"))
     _rescue(plan)
+
+
+def _takes(plan: Plan) -> None:
+    """What the package manager takes away beside what a change says itself."""
+    leaves = {name for row in plan.get("changes") or () for name in row.get("leaves") or ()}
+    for row in plan.get("takes") or ():
+        if row["name"] not in leaves:
+            versions = " -> ".join(filter(None, (row["from"], row["to"])))
+            why = " (allowed by name)" if row["because"] == "allowed" else ""
+            console.out(console.paragraph(f"{_TAKES[row['does']]}: {row['name']} {versions}{why}"))
 
 
 def _packages(changes: Sequence[Change]) -> None:

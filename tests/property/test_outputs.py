@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, mig_layout, redact, run
+from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, mig_layout, redact, run, simulated
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.measure import containers as containers_measured
 from ansible_collections.gpuwright.node.plugins.module_utils.measure import (
@@ -376,7 +376,7 @@ PARSERS: dict[str, Parser] = {
     "dpkg status": Parser(lambda text: packages.parse_dpkg_status(text, "amd64")),
     "sources of apt": Parser(_apt_sources),
     "apt-cache policy": Parser(private_apt.parse_policy),
-    "apt-get -s": Parser(private_apt.parse_simulation),
+    "apt-get -s": Parser(simulated.parse),
     "apt-cache show": Parser(private_apt.installed_sizes),
     "apt-get update": Parser(lambda text: private_apt.problems_of_update(text, {"https://example.org/ubuntu": "ours"})),
     "rpm -qa": Parser(lambda text: (rpm.parse_rpm(text), rpm.duplicates(text))),

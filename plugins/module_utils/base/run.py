@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from typing import Mapping, NamedTuple, Sequence
 
@@ -71,6 +72,30 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
     except OSError:
         # It ended in between, or it runs as another user: kill what can be killed.
         process.kill()
+
+
+def run_to_its_end(argv: Sequence[str], stdin: bytes = b"") -> Result:
+    """Run what must not be cut, such as a transaction of packages: without a time limit, and on to its own end whatever ends this call.
+
+    What it says goes into files: the end of a pipe would end it too. Never raises for what the program does.
+    """
+    start = time.monotonic()
+    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        given.write(stdin)
+        given.seek(0)
+        try:
+            process = subprocess.Popen(  # pylint: disable=ansible-bad-function
+                list(argv), stdin=given, stdout=out, stderr=err, env=environment(), start_new_session=True
+            )
+        except OSError as exc:
+            sentence = f"{argv[0]} could not be run: {exc.strerror or exc}"
+            return Result(None, "", "", time.monotonic() - start, sentence, exc.errno)
+        status = process.wait()
+        said = []
+        for stream in (out, err):
+            stream.seek(0)
+            said.append(stream.read().decode("utf-8", "replace"))
+    return Result(status, said[0], said[1], time.monotonic() - start, None)
 
 
 def run(

@@ -9,13 +9,13 @@ import re
 import struct
 from typing import TYPE_CHECKING, Iterable
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import redact
+from ansible_collections.gpuwright.node.plugins.module_utils.base import redact, simulated
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import dnf_files, rpm
 from ansible_collections.gpuwright.node.plugins.module_utils.observe.package import Package
 
 if TYPE_CHECKING:
-    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Packages, PackageSource
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Packages, PackageSource, RepairRemoval
     from ansible_collections.gpuwright.node.plugins.module_utils.seal import PackageManager
 
 DPKG_STATUS = "/var/lib/dpkg/status"
@@ -34,6 +34,16 @@ INTERESTING = re.compile(
 # The states in which `dpkg --audit` finds fault with a package (dpkg(1), "Package states").
 _UNFINISHED = frozenset(("half-installed", "unpacked", "half-configured", "triggers-awaited", "triggers-pending"))
 
+REPAIR_TRIAL = (
+    "apt-get",
+    "-s",
+    "-q",
+    "-o",
+    "Debug::NoLocking=true",
+    "--fix-broken",
+    "--no-install-recommends",
+    "install",
+)
 # Machine (uname -m) to dpkg's name of the architecture.
 _DPKG_ARCH = {"x86_64": "amd64", "aarch64": "arm64"}
 
@@ -181,6 +191,17 @@ def interrupted(host: Host) -> str | None:
     return "packages left unfinished: " + "; ".join(
         "{}: {}".format(state, ", ".join(names[:10])) for state, names in sorted(groups.items())
     )
+
+
+def repair_removes(host: Host) -> list[RepairRemoval] | None:
+    """What apt would remove to finish what was interrupted; None where it does not say. A simulation: nothing is locked or written.
+
+    While dpkg has a journal its record is not the whole truth: then the repair itself finds out, once that is written down.
+    """
+    if journal(host.names(DPKG_JOURNAL, "packages.interrupted")):
+        return None
+    result = host.run(list(REPAIR_TRIAL))
+    return simulated.parse(result.out)[1] if result.ok else None
 
 
 # Who is at work
@@ -405,6 +426,9 @@ def observe(host: Host) -> Packages:
         seen["holds"] = sorted(name for name, package in found.items() if package.hold)
         seen["sources"] = apt_sources(host)
         seen["broken_sources"] = broken_sources(host)
+        removes = repair_removes(host) if seen["interrupted"] and host.live else None
+        if removes is not None:
+            seen["repair_removes"] = removes
     else:
         seen["interrupted_detail"] = rpm.interrupted(host)
         seen["interrupted"] = seen["interrupted_detail"] is not None

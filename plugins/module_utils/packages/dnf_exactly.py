@@ -1,6 +1,7 @@
 # Copyright: gpuwright contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""One transaction of dnf: exactly these packages at these versions, and those away. What the module dnf_transaction runs.
+"""One transaction of dnf: exactly these packages at these versions, and those away. What the module dnf_transaction runs; and the trial of
+an installation (``specs``) by the module package_call.
 
 It runs under the Python that has dnf's bindings, as dnf_question does: nothing here may be younger than Python 3.6 but the first
 import, which is taken out, or come from the collection. No plugin is loaded, so no version lock is in the way.
@@ -8,6 +9,7 @@ import, which is taken out, or come from the collection. No plugin is loaded, so
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -33,6 +35,17 @@ def full(package: Any) -> str:
     return f"{package.name}-{package.version}-{package.release}.{package.arch}"
 
 
+def names_of(package: Any) -> Any:
+    """How a package may be named."""
+    return {package.name, f"{package.name}-{evr(package)}", full(package)}
+
+
+def replaces(package: Any, other: Any) -> bool:
+    """Whether a package takes the place of another version of the same; one of another architecture stands beside it."""
+    alike = package.arch == other.arch or "noarch" in (package.arch, other.arch)
+    return bool(package.name == other.name and alike)
+
+
 class Transaction:
     """What becomes of the machine's packages. `given`: the options of the module."""
 
@@ -40,6 +53,7 @@ class Transaction:
         self.given = given
         self.base = None  # type: Any
         self.silent = []  # type: Any
+        self.older = set()  # type: Any
 
     def open(self) -> None:
         """Read the machine's settings and, where something comes or a stream is entered, its repositories."""
@@ -50,7 +64,9 @@ class Transaction:
         base.conf.install_weak_deps = False
         # What dnf's history keeps of this call.
         base.conf.comment = self.given["comment"]
-        base.conf.best = False
+        base.conf.best = bool(self.given.get("specs"))
+        # No kernel of anybody's goes because another one comes.
+        base.conf.installonly_limit = 0
         base.conf.clean_requirements_on_remove = False
         base.conf.module_stream_switch = True
         base.conf.substitutions.update_from_etc(base.conf.installroot)
@@ -58,11 +74,20 @@ class Transaction:
             # No package tells the release; addresses with $releasever then fail by themselves.
             del base.conf.substitutions["releasever"]
         base.read_all_repos()
+        for name in self.given.get("enabled", ()):
+            if name in base.repos:
+                base.repos[name].enable()
+        for name in self.given.get("left_out", ()):
+            if name in base.repos:
+                base.repos[name].disable()
         enabled = list(base.repos.iter_enabled())
         for repository in enabled:
             # A source that does not answer stops nothing: what comes has exactly its version, or the transaction is refused.
             repository.skip_if_unavailable = True
-        base.fill_sack(load_available_repos=bool(self.given["install"] or any(self.given["streams"].values())))
+        comes = any(self.given.get(key) for key in ("install", "specs", "duplicates")) or any(
+            self.given["streams"].values()
+        )
+        base.fill_sack(load_available_repos=bool(comes))
         self.silent = sorted(
             {repository.id for repository in enabled} - {each.id for each in base.repos.iter_enabled()}
         )
@@ -94,6 +119,21 @@ class Transaction:
                     self.base.package_remove(package)
         for package in coming:
             self.base.package_install(package)
+        for spec in self.given.get("specs", ()):
+            self.base.install(spec)
+        for name in self.given.get("duplicates", ()):
+            self.mark_duplicate(sorted(installed.filter(name=name)))
+
+    def mark_duplicate(self, packages: Any) -> None:
+        """Say that of two versions of a package the older one goes, and that the newer one comes again: its scripts may not have run."""
+        import dnf
+
+        for package in packages[:-1]:
+            if package.arch == packages[-1].arch:
+                self.base.package_remove(package)
+                self.older.add(full(package))
+        with contextlib.suppress(dnf.exceptions.PackagesNotAvailableError):  # the older one goes all the same
+            self.base.reinstall(str(packages[-1]))
 
     def find(self, name: str, version: str) -> Any:
         """The package of this version, from its file or from a repository."""
@@ -117,16 +157,22 @@ class Transaction:
             raise Refused(str(error).strip()[-1500:]) from error
         transaction = self.base.transaction
         coming = list(transaction.install_set) if transaction else []
-        names = {package.name for package in coming}
-        going = [package for package in transaction.remove_set if package.name not in names] if transaction else []
-        asked = set(self.given["remove"])
-        others = sorted({package.name for package in going if not asked & {package.name, full(package)}})
+        gone = list(transaction.remove_set) if transaction else []
+        going = [package for package in gone if not any(replaces(other, package) for other in coming)]
+        may = {*self.given.get("remove", ()), *self.given.get("may_take", ()), *self.older}
+        others = sorted({package.name for package in going if not may & names_of(package)})
         if others:
-            raise Refused("others need what goes, and would go with it: " + ", ".join(others), others)
+            raise Refused("others would go with it: " + ", ".join(others), others)
+        may |= {*self.given.get("install", ()), *self.given.get("specs", ())}
+        before = {package.name: package for package in gone}
+        older = [package for package in coming if package.name in before and package < before[package.name]]
+        others = sorted({package.name for package in older if not may & names_of(package)})
+        if others:
+            raise Refused("others would go to older versions with it: " + ", ".join(others), others)
         return {"installed": sorted(map(full, coming)), "removed": sorted(map(full, going))}
 
     def carry_out(self) -> None:
-        """Fetch everything, check its signatures, and only then change something."""
+        """Fetch everything, check its signatures, and only then change something: or fetch alone."""
         coming = list(self.base.transaction.install_set) if self.base.transaction else []
         self.base.download_packages([package for package in coming if not os.path.isfile(package.localPkg())])
         for package in coming:
@@ -136,7 +182,8 @@ class Transaction:
                 self.base.package_import_key(package, askcb=lambda *_key: True)
             elif code != 0:
                 raise Refused(words)
-        self.base.do_transaction()
+        if not self.given.get("only_fetch"):
+            self.base.do_transaction()
 
     def answer(self) -> Any:
         """What was (in a trial: would be) done, or why not."""

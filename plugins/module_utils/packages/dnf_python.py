@@ -13,7 +13,7 @@ import os
 import shutil
 import tempfile
 from types import ModuleType
-from typing import Callable, Mapping, TypedDict
+from typing import Callable, Mapping, Sequence, TypedDict
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import run as run_module
 from ansible_collections.gpuwright.node.plugins.module_utils.base.run import Result
@@ -21,6 +21,8 @@ from ansible_collections.gpuwright.node.plugins.module_utils.packages import dnf
 
 PYTHONS = ("/usr/libexec/platform-python", "/usr/bin/python3")
 NONE = "no Python of this machine has dnf's bindings; looked at " + ", ".join(PYTHONS)
+#: For what changes nothing.
+_TRIAL_SECONDS = 600.0
 _FUTURE = "from __future__ import annotations\n"
 
 
@@ -47,20 +49,45 @@ def python_of_dnf(runner: Callable[..., Result], timeout: float) -> str | None:
     return None
 
 
+def tried(installation: Mapping[str, object], runner: Callable[..., Result] = run_module.run) -> Outcome:
+    """What installing ``specs`` would do, as :func:`carry_out` answers; nothing is changed."""
+    nothing: dict[str, object] = {"install": {}, "files": {}, "remove": [], "streams": {}, "comment": ""}
+    return carry_out({**nothing, **installation, "trial": True}, _TRIAL_SECONDS, runner)
+
+
 def carry_out(
-    transaction: Mapping[str, object], timeout: float, runner: Callable[..., Result] = run_module.run
+    transaction: Mapping[str, object],
+    timeout: float,
+    runner: Callable[..., Result] = run_module.run,
+    to_its_end: Callable[..., Result] = run_module.run_to_its_end,
 ) -> Outcome:
-    """What dnf_exactly answers: ``installed`` and ``removed``; else ``refused`` (nothing was changed) or ``failed``, with the reason."""
+    """What dnf_exactly answers: ``installed`` and ``removed``; else ``refused`` (nothing was changed) or ``failed``, with the reason.
+
+    ``timeout``: seconds for what may be cut: the indexes, the solution, and the packages, which are fetched first. The transaction
+    itself takes as long as it takes.
+    """
     python = python_of_dnf(runner, timeout)
     if python is None:
         return {"refused": NONE, "others": []}
+
+    def within_limit(argv: Sequence[str], stdin: bytes) -> Result:
+        return runner(argv, timeout=timeout, stdin=stdin)
+
+    fetched = _answer(python, {**transaction, "only_fetch": True}, within_limit)
+    if transaction.get("trial") or "failed" in fetched or "refused" in fetched:
+        return fetched
+    return _answer(python, transaction, to_its_end)
+
+
+def _answer(python: str, transaction: Mapping[str, object], runner: Callable[..., Result]) -> Outcome:
+    """What dnf_exactly answers."""
     # Not where the environment says: who owns that place could put another transaction there.
     directory = tempfile.mkdtemp(prefix="gpuwright-dnf-", dir="/var/tmp")
     path = os.path.join(directory, "transaction.json")
     try:
         with open(path, "w", encoding="utf-8") as out:
             json.dump(transaction, out)
-        result = runner([python, "-I", "-", path], timeout=timeout, stdin=program(dnf_exactly).encode())
+        result = runner([python, "-I", "-", path], stdin=program(dnf_exactly).encode())
         if not result.ok:
             return {"failed": (result.error or result.err.strip() or f"dnf ended with status {result.rc}")[-1500:]}
         with open(path + ".answer", encoding="utf-8") as stream:

@@ -19,7 +19,8 @@ import sys
 from typing import Any
 
 EVERY_PACKAGE = "/./"
-NOTHING = {"packages": {}, "others": {}, "install": [], "remove": [], "freed_bytes": 0, "enabled": []}  # type: Any
+NO_TRANSACTION = {"install": [], "removes": [], "downgrades": [], "freed_bytes": 0}  # type: Any
+NOTHING = {**NO_TRANSACTION, "packages": {}, "others": {}, "enabled": []}  # type: Any
 _SIGNATURE_WORDS = ("gpg", "signature", "openpgp", "public key", "repomd.xml.asc")
 
 
@@ -60,6 +61,17 @@ def foreign_bytes(path: str) -> Any:
             if line != line.decode("utf-8", "replace").encode() and not line.startswith((b"#", b";")):
                 return number
     return None
+
+
+def leaving(arriving: Any, gone: Any) -> Any:
+    """Of the packages that go those that no other version of the same takes the place of, in their order."""
+    return sorted(package for package in gone if not any(replaces(other, package) for other in arriving))
+
+
+def replaces(package: Any, other: Any) -> bool:
+    """Whether a package takes the place of another version of the same; one of another architecture stands beside it."""
+    alike = package.arch == other.arch or "noarch" in (package.arch, other.arch)
+    return bool(package.name == other.name and alike)
 
 
 class Unreadable(Exception):
@@ -163,6 +175,8 @@ class Question:
         base.conf.retries = 1
         base.conf.best = True
         base.conf.install_weak_deps = self.given["recommends"]
+        # No kernel of anybody's goes because another one comes.
+        base.conf.installonly_limit = 0
         base.conf.substitutions.update_from_etc(base.conf.installroot)
         if base.conf.substitutions.get("releasever", "") is None:
             # No package tells the release; addresses with $releasever then fail by themselves, and are named.
@@ -282,7 +296,7 @@ class Question:
         return found
 
     def simulate(self, wanted: Any) -> Any:
-        """What installing would install and remove, with sizes."""
+        """What installing would install and take away, with sizes."""
         import dnf
 
         for item in wanted:
@@ -291,35 +305,36 @@ class Question:
                 self.base.install(f"{name}-{version}" if equals else self.newest(name))
             except dnf.exceptions.MarkingError as error:
                 self.problem("unsolvable", str(error))
-                return [], [], 0
+                return NO_TRANSACTION
         for name in self.of_the_set():
             self.base.install(self.newest(name))
         try:
             self.base.resolve(allow_erasing=True)
         except dnf.exceptions.DepsolveError as error:
             self.problem("unsolvable", str(error).strip()[-1500:])
-            return [], [], 0
+            return NO_TRANSACTION
         transaction = self.base.transaction or ()
-        before = {}
         gone = set(transaction.remove_set) if transaction else set()
-        for package in gone:
-            before[package.name] = evr(package)
         arriving = sorted(transaction.install_set) if transaction else []
+        before = {package.name: package for package in gone}
         install = [
             {
                 # Headers are asked for, and told, under the name with their version.
                 "name": full if full in wanted else package.name,
                 "version": evr(package),
-                "from": before.get(package.name),
+                "from": evr(before[package.name]) if package.name in before else None,
                 "download_bytes": package.downloadsize,
                 "installed_bytes": package.installsize,
             }
             for package in arriving
             for full in [f"{package.name}-{package.version}-{package.release}.{package.arch}"]
         ]
-        names = {package.name for package in arriving}
-        remove = sorted({package.name for package in gone} - names)
-        return install, remove, sum(package.installsize for package in gone)
+        return {
+            "install": install,
+            "removes": [{"name": package.name, "version": evr(package)} for package in leaving(arriving, gone)],
+            "downgrades": [row.name for row in arriving if row.name in before and row < before[row.name]],
+            "freed_bytes": sum(package.installsize for package in gone),
+        }
 
     def of_the_set(self) -> Any:
         """Installed packages that have another version now than what is kept for every package: a loose dependency would leave them."""
@@ -342,7 +357,7 @@ class Question:
         return f"{package.name}-{package.epoch}:{package.version}-{package.release}.{package.arch}"
 
     def answer(self) -> Any:
-        """Versions, what would be installed and removed, problems."""
+        """Versions, what would be installed and taken away, problems."""
         try:
             self.open()
         except Unreadable as error:
@@ -355,14 +370,12 @@ class Question:
         self.keep()
         known = self.policy(names, seen)
         there = [item for item in wanted if self.offered(known, item)]
-        install, remove, gone = self.simulate(there) if there else ([], [], 0)
+        transaction = self.simulate(there) if there else NO_TRANSACTION
         self.judge_others()
         return {
+            **transaction,
             "packages": known,
             "others": {name: seen[name] for name in also if seen[name]},
-            "install": install,
-            "remove": remove,
-            "freed_bytes": gone,
             "enabled": list(self.given.get("enable", ())),
             "problems": self.problems,
         }

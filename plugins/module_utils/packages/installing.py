@@ -12,8 +12,9 @@ import os
 import re
 from typing import Callable, List, Mapping, NamedTuple, Sequence, TypedDict
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import paths, redact
-from ansible_collections.gpuwright.node.plugins.module_utils.packages import keyring
+from ansible_collections.gpuwright.node.plugins.module_utils.base import paths, redact, simulated
+from ansible_collections.gpuwright.node.plugins.module_utils.packages import dnf_python, keyring
+from ansible_collections.gpuwright.node.plugins.module_utils.packages.dnf_python import Outcome
 
 OWN_PREFERENCES = "/etc/apt/preferences"
 """The machine's own, which would be left out otherwise: the private file takes their place."""
@@ -61,6 +62,16 @@ class InstallationFailed(Exception):
         }
 
 
+class InstallationRefused(Exception):
+    """A trial says that something would be taken away which the plan does not name; nothing was changed."""
+
+    def __init__(self, manager: str, found: str) -> None:
+        super().__init__(
+            f"Expected {manager} to take away nothing but what the plan names. Found in a trial: {found}. Nothing was changed. "
+            "What to do: run the same command again; its plan then names these, and says how they are allowed"
+        )
+
+
 def end_of(said: str) -> str:
     """The end of what a program said, without credentials."""
     return redact.text(said[-_MOST_WORDS:])
@@ -78,16 +89,24 @@ class Call(NamedTuple):
     enabled: Sequence[str]
     left_out: Sequence[str]
     lock_timeout: int
+    takes: bool = False
+    may_take: Sequence[str] = ()
 
 
-def install(call: Call, runner: Runner, check: bool, directory: str = paths.RUN) -> Answer:
+def install(
+    call: Call,
+    runner: Runner,
+    check: bool,
+    directory: str = paths.RUN,
+    trial: Callable[[Mapping[str, object]], Outcome] = dnf_python.tried,
+) -> Answer:
     """The module's answer: whether something changed, and what was (in check mode, would be) installed.
 
-    Raises InstallationFailed, OSError.
+    Raises InstallationFailed, InstallationRefused, OSError.
     """
     if not call.names:
         return _answer([])
-    return _apt(call, runner, check, directory) if call.manager == "apt" else _dnf(call, runner, check)
+    return _apt(call, runner, check, directory) if call.manager == "apt" else _dnf(call, runner, check, trial)
 
 
 def _answer(installed: Sequence[str], check: bool = False) -> Answer:
@@ -113,27 +132,42 @@ def _run(
 def _apt(call: Call, runner: Runner, check: bool, directory: str) -> Answer:
     due = not_there(call.specs, _of_dpkg(call.names, runner))
     if due and not check:
-        argv = ["apt-get", "-y", *_apt_options(call), "install", *due]
-        if call.preferences:
-            settings = write_preferences(call.preferences, directory)
-            try:
-                _run(runner, argv, {"APT_CONFIG": settings})
-            finally:
+        extra = {"APT_CONFIG": write_preferences(call.preferences, directory)} if call.preferences else {}
+        try:
+            _run(runner, ["apt-get", "-y", *_apt_options(call), *_agreed(call, due, runner, extra)], extra)
+        finally:
+            if extra:
                 remove_preferences(directory)
-        else:
-            _run(runner, argv)
     if not check:
         # What was there as somebody's dependency would go with it.
         _run(runner, ["apt-mark", "manual", *call.names])
     return _answer(due, check)
 
 
+def _agreed(call: Call, due: Sequence[str], runner: Runner, extra: Mapping[str, str]) -> list[str]:
+    """What apt is told: to remove nothing, or exactly what a trial says that goes, where all of that may go.
+
+    Where nothing may, no trial is needed: apt by itself then moves nothing to an older version, and nothing that is on hold.
+    """
+    if not (call.takes or call.allow_downgrade or call.allow_held):
+        return ["--no-remove", "install", *due]
+    _rc, said = _run(runner, ["apt-get", "--simulate", *_apt_options(call), "install", *due], extra)
+    _rc, holds = _run(runner, ["apt-mark", "showhold"])
+    named = [spec.partition("=")[0] for spec in call.specs]
+    beyond = simulated.beyond(said, holds.split(), [*call.may_take, *named])
+    if beyond:
+        raise InstallationRefused("apt", "; ".join(beyond))
+    going = [row["name"] for row in simulated.parse(said)[1]]
+    return ["install", *due, *(f"{name}-" for name in going)] if going else ["--no-remove", "install", *due]
+
+
 def _apt_options(call: Call) -> list[str]:
     options = ["Dpkg::Options::=--force-confdef", "Dpkg::Options::=--force-confold", "APT::Install-Recommends=no"]
     options.append(f"DPkg::Lock::Timeout={call.lock_timeout}")
+    options += ["APT::Ignore-Hold=true"] if call.takes else []
     flags = [
-        *(["--allow-downgrades"] if call.allow_downgrade else []),
-        *(["--allow-change-held-packages"] if call.allow_held else []),
+        *(["--allow-downgrades"] if call.allow_downgrade or call.takes else []),
+        *(["--allow-change-held-packages"] if call.allow_held or call.takes else []),
     ]
     return [word for option in options for word in ("-o", option)] + flags
 
@@ -185,27 +219,38 @@ def _text(path: str) -> str:
 # By its command and not by its library: RHEL 8 has that for its own Python 3.6 alone.
 
 
-def _dnf(call: Call, runner: Runner, check: bool) -> Answer:
+def _dnf(call: Call, runner: Runner, check: bool, trial: Callable[[Mapping[str, object]], Outcome]) -> Answer:
     specs = [_EPOCH.sub("-", spec) for spec in call.specs]  # rpm's queries know no epoch
     # The status is the number of packages that are missing.
     missing, _out = _run(runner, ["rpm", "--query", "--queryformat", "", *specs], known=len(specs))
     if missing and not check:
-        _run(runner, [*dnf_command(call), *call.specs])
+        told = trial(
+            {
+                "specs": list(call.specs),
+                "may_take": list(call.may_take),
+                "enabled": list(call.enabled),
+                "left_out": list(call.left_out),
+            }
+        )
+        if "refused" in told or "failed" in told:
+            raise InstallationRefused("dnf", told.get("refused") or told["failed"])
+        _run(runner, [*dnf_command(call, erases=bool(told["removed"])), *call.specs])
     return _answer(call.specs if missing else [], check)
 
 
-def dnf_command(call: Call) -> list[str]:
-    """dnf with its options.
+def dnf_command(call: Call, *, erases: bool = False) -> list[str]:
+    """dnf with its options. ``erases``: whether a trial says that packages go, all of which the plan names.
 
     A repository that EPEL needs and that is not enabled is for this command alone. One of somebody else that does not answer, and that
-    nothing of the plan comes from, is left out of it. A package on hold changes without the plugin that holds it. Erasing is what a change
-    of the flavour of modules takes; the plan has named it.
+    nothing of the plan comes from, is left out of it. A package on hold changes without the plugin that holds it. No kernel of anybody's
+    goes because another one comes.
     """
     return [
         *("dnf", "--assumeyes", "--quiet", "--setopt=install_weak_deps=False", "--setopt=best=True"),
+        "--setopt=installonly_limit=0",
         *("--enablerepo=" + name for name in call.enabled),
         *("--disablerepo=" + name for name in call.left_out),
-        *(["--disableplugin=versionlock"] if call.allow_held else []),
-        *(["--allowerasing"] if call.allow_downgrade else []),
+        *(["--disableplugin=versionlock"] if call.allow_held or call.takes else []),
+        *(["--allowerasing"] if erases else []),
         "install",
     ]

@@ -18,6 +18,7 @@ import time
 from typing import TYPE_CHECKING, Callable, Iterable, Mapping, NamedTuple, Sequence, TypedDict, cast
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import run as run_module
+from ansible_collections.gpuwright.node.plugins.module_utils.base import simulated
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.base.run import Result
 from ansible_collections.gpuwright.node.plugins.module_utils.base.versions import EVERY_PACKAGE
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
         IndexProblem,
         PackageIndex,
         PackageInstall,
+        PackageRemoval,
         PackageVersions,
     )
 
@@ -96,9 +98,6 @@ class Repository(_Repository, total=False):
     exclude: Exclusion | None
 
 
-Coming = TypedDict("Coming", {"name": "str", "version": "str", "from": "str | None"})
-
-
 class Problem(NamedTuple):
     """Why a question has no full answer."""
 
@@ -139,21 +138,6 @@ def parse_policy(text: str) -> dict[str, PackageVersions]:
         elif version and not _OF_STATUS.match(says["origin"]) and version not in entry["versions"]:
             entry["versions"].append(version)
     return {name: seen for name, seen in found.items() if seen["candidate"] or seen["versions"]}
-
-
-def parse_simulation(text: str) -> tuple[list[Coming], list[str]]:
-    """What `apt-get -s install` would install (name, version, and the version it replaces) and the names it would remove."""
-    install: list[Coming] = []
-    remove: list[str] = []
-    for line in text.splitlines():
-        found = re.match(r"^Inst (\S+) (?:\[([^\]]*)\] )?\((\S+) ", line)
-        if found:
-            install.append({"name": found.group(1), "version": found.group(3), "from": found.group(2)})
-            continue
-        found = re.match(r"^(?:Remv|Purg) (\S+)", line)
-        if found:
-            remove.append(found.group(1))
-    return install, sorted(set(remove))
 
 
 def parse_sizes(text: str, field: str) -> dict[str, int]:
@@ -698,12 +682,12 @@ class PrivateApt:
         status, native = _text(_STATUS), package_files.native_arch(Host())
         told = without_packages(status, [*replaced, *unfinished(status, native)], native)
         private = "Dir::State::status=" + _write(self._at("status-without"), told)
-        install, _remove = self.simulate(wanted, recommends, "-o", private)
+        install, _removes = self.simulate(wanted, recommends, "-o", private)
         return {row["name"]: row["version"] for row in install} or None
 
     def simulate(
         self, wanted: Sequence[str], recommends: bool, *options: str
-    ) -> tuple[list[PackageInstall], list[str]]:
+    ) -> tuple[list[PackageInstall], list[PackageRemoval]]:
         """What installing `wanted` (name, name=version, or name- for one that goes) would install and remove."""
         flag = "--install-recommends" if recommends else "--no-install-recommends"
         result = self.apt("apt-get", "-s", "-q", flag, *MAY_MOVE, *options, "install", *wanted)
@@ -713,7 +697,7 @@ class PrivateApt:
             )
             self.problems.append(problem("timeout" if result.error else "unsolvable", text.strip()[-1500:]))
             return [], []
-        install, remove = parse_simulation(result.out)
+        install, removes = simulated.parse(result.out)
         shown = (
             self.apt("apt-cache", "show", *["{}={}".format(item["name"], item["version"]) for item in install])
             if install
@@ -725,7 +709,7 @@ class PrivateApt:
         for item in install:
             short = item["name"].split(":")[0]
             rows.append({**item, "download_bytes": downloads.get(short), "installed_bytes": sizes.get(short)})
-        return rows, remove
+        return rows, removes
 
     def come_from(self, wanted: Sequence[str], recommends: bool) -> list[str] | None:
         """The addresses of the files that installing `wanted` would download; None where apt does not say."""
@@ -771,7 +755,8 @@ def nothing() -> PackageIndex:
         "packages": {},
         "others": {},
         "install": [],
-        "remove": [],
+        "removes": [],
+        "downgrades": [],
         "download_bytes": None,
         "disk_bytes": None,
         "enabled": [],
@@ -793,7 +778,7 @@ def ask(  # noqa: PLR0913 - each is an option of the module
     origin: Sequence[str] = (),
     replaced: Sequence[str] = (),
 ) -> PackageIndex:
-    """The answer of the module package_index: versions, what would be installed and removed, bytes, problems."""
+    """The answer of the module package_index: versions, what would be installed and taken away, bytes, problems."""
     answer = nothing()
     with PrivateApt(timeout, runner, getter, credentials) as apt:
         if apt.prepare(repositories, keep, origin) and wanted:
@@ -812,7 +797,8 @@ def ask(  # noqa: PLR0913 - each is an option of the module
                         *(f"{name}-" for name in leaves),
                     ]
             if there:
-                answer["install"], answer["remove"] = apt.simulate(there, recommends)
+                answer["install"], answer["removes"] = apt.simulate(there, recommends)
+                answer["downgrades"] = simulated.downgrades(answer["install"])
                 apt.judge_others(there, recommends)
         answer["problems"] = [item.as_dict() for item in apt.problems]
     if not any(item["kind"] in ("unsolvable", "timeout") and item["needed"] for item in answer["problems"]):
@@ -840,10 +826,10 @@ def _bytes(answer: PackageIndex) -> tuple[int | None, int | None]:
     downloads = [item["download_bytes"] for item in answer["install"]]
     sizes = [item["installed_bytes"] for item in answer["install"]]
     present = (
-        installed_sizes(_text(_STATUS)) if answer["remove"] or any(item["from"] for item in answer["install"]) else {}
+        installed_sizes(_text(_STATUS)) if answer["removes"] or any(item["from"] for item in answer["install"]) else {}
     )
     gone = sum(present.get(item["name"].split(":")[0], 0) for item in answer["install"] if item["from"])
-    gone += sum(present.get(name.split(":")[0], 0) for name in answer["remove"])
+    gone += sum(present.get(row["name"].split(":")[0], 0) for row in answer["removes"])
     return (_sum(downloads), None if None in sizes else (_sum(sizes) or 0) - gone)
 
 

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.index import (
         PackageIndex,
         PackageInstall,
+        PackageRemoval,
         PackageVersions,
     )
 
@@ -82,7 +83,8 @@ class Told(TypedDict):
     packages: dict[str, PackageVersions]
     others: dict[str, list[str]]
     install: list[PackageInstall]
-    remove: list[str]
+    removes: list[PackageRemoval]
+    downgrades: list[str]
     enabled: list[str]
     freed_bytes: int
     problems: list[Trouble]
@@ -205,7 +207,8 @@ def ask(  # noqa: PLR0913 - each is an option of the module
     answer["problems"] = [item.as_dict() for item in problems]
     if told is not None:
         answer["packages"], answer["others"] = told["packages"], told["others"]
-        answer["install"], answer["remove"] = told["install"], told["remove"]
+        answer["install"] = told["install"]
+        answer["removes"], answer["downgrades"] = told["removes"], told["downgrades"]
         answer["enabled"] = told["enabled"]
         if not any(item.needed and item.kind in ("broken-source", "unsolvable", "timeout") for item in problems):
             answer["download_bytes"] = sum(row["download_bytes"] or 0 for row in told["install"])

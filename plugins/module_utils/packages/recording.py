@@ -46,10 +46,10 @@ def recorded(look: Callable[[], Host], names: Sequence[str]) -> Iterator[Outcome
 
 
 def recording(runner: Runner, look: Callable[[], Host]) -> Runner:
-    """The runner that leaves a record of each call of a package manager. Other programs are run as they are."""
+    """The runner that leaves a record of each call of a package manager. Other programs are run as they are, and trials."""
 
     def run(argv: Sequence[str], extra: Mapping[str, str]) -> tuple[int, str, str]:
-        if argv[0] not in MANAGERS:
+        if argv[0] not in MANAGERS or "--simulate" in argv:
             return runner(argv, extra)
         if _REPAIR in argv:
             # It finishes what anybody began. The mark says that what was ours before it is so after it.

@@ -21,7 +21,7 @@ from ..components import sources
 from ..components.nvidia_driver import exchange
 from ..model import sections
 from ..model.proof import MAX_AGE
-from ..plan import document, index_query, python_query, removal, security_floors
+from ..plan import document, index_query, python_query, removal, security_floors, taking
 from ..plan import users as of_users
 from ..plan.draft import Draft, make_draft
 from ..plan.finish import finish
@@ -55,6 +55,7 @@ RUN_VARIABLES = (
     "gpuwright_command_timeout",
     "gpuwright_security",
     "gpuwright_retry",
+    "gpuwright_allow_remove",
     "gpuwright_user",
 )
 
@@ -97,8 +98,10 @@ class NodeSession:
         own = {"user": True} if self.user else {}
         self.action.on_node("node_seal", {**arguments, **own}, self.task_vars)
 
-    def facts(self, only: Sequence[str] = ()) -> Facts:
-        """The node's facts: the one remote operation of a warm run. ``only``: the components that are planned alone."""
+    def facts(self, only: Sequence[str] = (), *, records: bool = False) -> Facts:
+        """The node's facts: the one remote operation of a warm run. ``only``: the components that are planned alone; ``records``: whether
+        all is read that the node keeps of what gpuwright brought.
+        """
         arguments: dict[str, object] = {
             "root": self.run.get("gpuwright_root") or "/",
             # A proof that was asked for looks at every file, too.
@@ -113,7 +116,7 @@ class NodeSession:
         arguments |= self._listens(only)
         if (self.verb == "remove" and not self.user) or self._opens_firewall(only):
             arguments["firewall"] = True
-        if self.verb in WITH_HISTORY:
+        if records or self.verb in WITH_HISTORY:
             arguments["history"] = True
         if self.run.get("gpuwright_command_timeout"):
             arguments["timeout"] = self.run["gpuwright_command_timeout"]
@@ -237,7 +240,13 @@ class NodeSession:
             tighter = index_query.tightened(drafted, index)
             if tighter:
                 drafted, index = tighter, self.index(tighter)
-            return finish(drafted, index, self.wheels(drafted))
+            wheels = self.wheels(drafted)
+            plan = finish(drafted, index, wheels)
+            if taking.others(plan["takes"]) and self.verb not in WITH_HISTORY:
+                # Whose these are say the records, which is a second look that no other plan needs.
+                seen = cast("Facts", {**facts, "history": self.facts(only, records=True)["history"]})
+                plan = finish(replace(drafted, context=replace(drafted.context, facts=seen)), index, wheels)
+            return plan
 
     def save(self, kind: str, document: Mapping[str, object], *, packed: bool = False) -> None:
         """Write a document of this host into the run directory, where there is one (a role used alone has none)."""
@@ -346,6 +355,7 @@ class NodeSession:
             pending=self.pending,
             user=self.user,
             security=bool(run.get("gpuwright_security")),
+            allow_remove=[str(name) for name in run.get("gpuwright_allow_remove") or ()],
         )
 
     def inputs(self) -> dict[str, Variables]:

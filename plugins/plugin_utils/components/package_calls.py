@@ -26,6 +26,8 @@ class OfPlan(TypedDict):
     preferences: str
     enabled: list[str]
     left_out: list[str]
+    takes: bool
+    may_take: list[str]
 
 
 def call(
@@ -38,7 +40,7 @@ def call(
 ) -> PackageCall:
     """One installation of packages at the plan's exact versions; one without a version takes the manager's own choice.
 
-    ``allow_downgrade``: to older versions, and for dnf to erase what a change of flavour takes. ``allow_held``: of packages on hold.
+    ``allow_downgrade``: to older versions. ``allow_held``: of packages on hold.
     """
     return {
         "names": list(names),
@@ -57,6 +59,8 @@ def of_plan(plan: Plan, names: Sequence[str]) -> OfPlan:
         "preferences": preferences(plan) if manager == "apt" else "",
         "enabled": list(plan["enabled"]),
         "left_out": list(plan["left_out"]),
+        "takes": bool(plan["takes"]),
+        "may_take": list(plan["may_take"]),
     }
 
 

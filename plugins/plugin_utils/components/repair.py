@@ -80,11 +80,12 @@ BOOT_SETTING = "/etc/default/grub.d/gpuwright.cfg"
 
 class Repair(TypedDict):
     """What is known before the first task. ``uncompilable``: the compiler refused the source of a module, and would again: packages are
-    not configured before it is left out, for a build takes minutes.
+    not configured before it is left out, for a build takes minutes. ``duplicates``: packages that dnf left in two versions.
     """
 
     interrupted: bool
     uncompilable: bool
+    duplicates: list[str]
 
 
 class Next(TypedDict):
@@ -117,6 +118,7 @@ def begin(context: Context, plan: Mapping[str, object]) -> Repair:
     return {
         "interrupted": bool(context.facts["packages"]["interrupted"]),
         "uncompilable": any(build["compiler"] for build in unbuildable(context.facts)),
+        "duplicates": list(context.facts["packages"].get("duplicates") or ()),
     }
 
 
@@ -162,7 +164,7 @@ def _all_done(facts: Facts, said: str) -> None:
     if packages["interrupted"]:
         raise StepRefused(
             f"Expected the package manager to finish its interrupted work. Found: {packages['interrupted_detail']}. {said}"
-            " What to do: run dnf remove --duplicates by hand and correct what it names (dnf check tells more), then run again."
+            " What to do: correct what is named (dnf check tells more; dnf remove --duplicates shows what would go), then run again."
         )
 
 

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Literal, NotRequired, TypedDict
 
 from .gpu_settings import Settings
 
@@ -43,6 +43,18 @@ Change = TypedDict(
     },
 )
 """Change of a component."""
+
+Taken = TypedDict(
+    "Taken",
+    {
+        "name": str,
+        "does": Literal["remove", "downgrade", "change-held"],
+        "from": str,
+        "to": str | None,
+        "because": Literal["ours", "allowed"] | None,
+    },
+)
+"""Package that a transaction removes, takes to an older version, or changes though it is on hold. ``because``: why that may be."""
 
 Expected = TypedDict(
     "Expected", {"count": int | None, "names": list[str] | None, "from": str | None, "pcie_lanes": dict[str, int]}
@@ -268,6 +280,9 @@ class Plan(TypedDict):
     download_bytes: int
     disk_bytes: int
     install: list[PackageInstall]
+    takes: list[Taken]
+    may_take: list[str]
+    """Names of the packages that a transaction of the run may take so: those of our own set, and those that were allowed by name"""
     rebuild: list[str]
     prefer: str | None
     left_out: list[str]

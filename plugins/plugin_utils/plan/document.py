@@ -13,7 +13,7 @@ from ..health import judge
 from ..model import sections
 from ..rules import hosts
 from ..wish import BadInput, Wish
-from . import expectations
+from . import expectations, taking
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Card, Facts
@@ -43,6 +43,8 @@ def base(facts: Facts, request: Request, wish: Wish | None = None) -> Plan:
         "download_bytes": 0,
         "disk_bytes": 0,
         "install": [],
+        "takes": [],
+        "may_take": [],
         "rebuild": [],
         "prefer": None,
         "left_out": [],
@@ -149,6 +151,7 @@ def describe(plan: Plan) -> str:
         lines += [f"  leaves {name}" for name in change["leaves"]]
         lines += [f"  file {path}" for path in change["files"]]
         lines += [f"  service {unit}" for unit in change["services"]]
+    lines += [taking.sentence(row) for row in plan["takes"]]
     if plan["download_bytes"]:
         lines.append(f"download {plan['download_bytes'] / 1e6:.1f} MB, {plan['disk_bytes'] / 1e6:.1f} MB on disk")
     if plan["reboot"]:

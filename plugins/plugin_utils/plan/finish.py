@@ -28,6 +28,7 @@ from . import (
     rescue,
     sealing,
     space,
+    taking,
     upgrading,
     users,
     work,
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
         PackageIndex,
     )
 
-    from ..model.plan import Change, ChangedPackage, Plan
+    from ..model.plan import Change, ChangedPackage, Plan, Taken
     from ..model.stack import Stack, Why
 
 
@@ -62,8 +63,8 @@ def finish(drafted: Draft, index: PackageIndex | None, wheels: python_query.Whee
     if request.moves:
         found = upgrading.with_newer(found, context, request)
     plan = document.base(context.facts, request, drafted.wish)
-    plan["why"], plan["assumed"] = drafted.answer["why"], drafted.answer["assumed"]
-    plan["gpus"], plan["stack"], plan["exchange"] = drafted.answer["gpus"], context.stack, sets
+    plan |= {"why": drafted.answer["why"], "assumed": drafted.answer["assumed"], "gpus": drafted.answer["gpus"]}
+    plan["stack"], plan["exchange"] = context.stack, sets
     plan["provision_only"], plan["cpu_only"] = context.provision_only, context.cpu_only
     plan["packages"], plan["cards_missing"] = dict(versions), context.cards_missing
     plan["warnings"] = [
@@ -98,8 +99,12 @@ def finish(drafted: Draft, index: PackageIndex | None, wheels: python_query.Whee
     plan["reboot_reason"] = nvidia_driver.reboot_reason(context)
     plan["rescue"] = rescue.lines(context.facts, local=request.local) if plan["reboot"] else []
     plan["rebuild"] = frameworks.rebuilds(context) if frameworks.NAME in plan["components"] else []
-    plan |= {"install": list(sizes.values()), "from_controller": _from_controller(context.stack, drafted.wish)}
-    plan["prefer"] = nvidia_driver.preferred(context, drafted.keep.get(EVERY_PACKAGE))
+    plan["takes"], plan["may_take"] = _taken(drafted, answer, context)
+    plan |= {
+        "install": list(sizes.values()),
+        "from_controller": _from_controller(context.stack, drafted.wish),
+        "prefer": nvidia_driver.preferred(context, drafted.keep.get(EVERY_PACKAGE)),
+    }
     plan |= {
         "download_bytes": (answer["download_bytes"] or 0) + space.of_wheels(plan["changes"]),
         "disk_bytes": answer["disk_bytes"] or 0,
@@ -129,6 +134,23 @@ def finish(drafted: Draft, index: PackageIndex | None, wheels: python_query.Whee
         **measurements.of_proof(plan, context, request, drafted.wish.gpus_ignore),
     }
     return document.judged(plan, request)
+
+
+def _taken(drafted: Draft, answer: PackageIndex, context: Context) -> tuple[list[Taken], list[str]]:
+    """What the transaction takes away, and what any transaction of the run may."""
+    facts, request = context.facts, drafted.request
+    of_driver = taking.of_driver(facts, changes=nvidia_driver.NAME in drafted.findings) | set(drafted.replaced)
+    ours = of_driver | taking.of_records(facts) | set(drafted.state["packages"] if drafted.state else ())
+    start = drafted.keep.get(EVERY_PACKAGE)
+    of_the_set = {row["name"] for row in answer["install"] if start and row["version"].startswith(start)}
+    takes = taking.judged(
+        [*taking.of_repair(facts), *taking.of_transaction(answer, facts["packages"]["holds"] or ())],
+        of_driver,
+        ours,
+        {*drafted.packages, *of_the_set},
+        request.allow_remove,
+    )
+    return takes, sorted({*ours, *request.allow_remove, *(row["name"] for row in takes if row["because"])})
 
 
 def _with_wheels(change: Change, wheels: python_query.Wheels) -> Change:

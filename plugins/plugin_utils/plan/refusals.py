@@ -12,7 +12,7 @@ from ..components.base import not_known
 from ..components.nvidia_driver import exchange, fabric, kernels, rollback, secure_boot, signed_modules
 from ..model import index_answer, sections
 from ..rules import hosts
-from . import availability, python_query, security_floors, space, users
+from . import availability, python_query, security_floors, space, taking, users
 from .document import refusal
 from .draft import Draft
 from .python_query import Wheels
@@ -79,7 +79,7 @@ def of_plan(
             drafted.wish.driver_runfile,
         )
     refusals += users.of_plan(plan, context) if request.user else []
-    refusals += _of_exchange(drafted, index)
+    refusals += _of_exchange(drafted, index) + _of_taken(plan, request)
     refusals += _of_lock(plan, request) + space.refusals(plan, context) + _of_services(plan, context)
     refusals += _of_failed(plan, context, request)
     refusals += kernels.refusals(plan["install"], context)
@@ -216,7 +216,7 @@ def _of_lock(plan: Plan, request: Request) -> list[Refusal]:
 
 
 def _of_exchange(drafted: Draft, index: PackageIndex | None) -> list[Refusal]:
-    """Nothing of anybody else's goes with the old set, and no set goes whose successor is not known."""
+    """No set goes whose successor is not known."""
     replaced, driver = drafted.replaced, drafted.context.stack.get("driver")
     if (
         not (replaced and driver)
@@ -230,15 +230,15 @@ def _of_exchange(drafted: Draft, index: PackageIndex | None) -> list[Refusal]:
         return [
             refusal("driver.exchange", text, "mend what the index answers with, or wait until it does, then run again")
         ]
-    others = exchange.foreign(index, drafted.context.facts, replaced)
-    if not others:
+    return []
+
+
+def _of_taken(plan: Plan, request: Request) -> list[Refusal]:
+    """A transaction that would take away what is not ours."""
+    if request.verb not in (*APPLYING, "plan"):
         return []
-    text = f"{why}, and apt would take {', '.join(others)} away with the old ones"
-    return [
-        refusal(
-            "driver.exchange", text, "remove these packages yourself if nobody needs them, or leave the driver as it is"
-        )
-    ]
+    found = taking.refusal(plan["takes"], plan["package_manager"])
+    return [found] if found else []
 
 
 def _of_secure_boot(plan: Plan, context: Context, request: Request) -> list[Refusal]:

@@ -19,7 +19,7 @@ from ..components.nvidia_driver import rollback, runfile
 from ..model import sections
 from ..resolver.frameworks import FRAMEWORKS
 from ..wish.users import OF_USERS
-from . import document, refusals
+from . import document, refusals, taking
 from .request import APPLYING, Request
 from .work import of_plan
 
@@ -169,6 +169,9 @@ def take_back(facts: Facts, request: Request) -> Plan:
     plan["warnings"] = unproven(facts)
     plan["remove"] = to_do = work(facts)
     plan["restore"] = to_do["restore"]
+    ours = taking.of_records(facts) | taking.of_driver(facts, changes=True)
+    ours |= set(to_do["restore"]["packages"] if to_do["restore"] else ())
+    plan["may_take"] = sorted({*ours, *request.allow_remove})
     plan["reboot"], plan["reboot_reason"] = reason is not None and bool(found), reason
     unread = refusals.unread(facts)
     if unread or not found:

@@ -37,6 +37,7 @@ class Request:
     ``retry``: a driver that failed on this kernel is tried again.
     ``pending``: an earlier task of the run left the cards to the next boot.
     ``user``: a user works without root, on what is the user's own.
+    ``allow_remove``: packages that are not ours and may be removed, downgraded, or changed though they are on hold.
     ``security``: an upgrade that only goes as far as published vulnerabilities demand; ``aim``: the version that this is, by component.
     """
 
@@ -59,6 +60,7 @@ class Request:
     user: bool = False
     security: bool = False
     aim: Mapping[str, str] | None = None
+    allow_remove: Sequence[str] = ()
 
     def covers(self, component: str) -> bool:
         """Whether a component is part of what is planned here."""

@@ -50,6 +50,7 @@ _SECRETS = {name: refuses for words in WORDS for name, refuses in words.secrets.
 
 #: The variables of a run, with the type of each. What `raw` ones may be is judged where they are read (wish.py, lock.py, Ansible).
 RUN = {
+    "gpuwright_allow_remove": "packages",
     "gpuwright_command_timeout": "positive",
     "gpuwright_day": "str",
     "gpuwright_full": "bool",
@@ -108,6 +109,7 @@ _REASON = 200
 #: In a template these may stand for what becomes known while the run goes on.
 _LATER = KEPT | {"ansible_facts", "hostvars", "vars"}
 
+_PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+_~:-]*", re.ASCII)
 _TEMPLATE = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z_]\w*")
 
@@ -128,6 +130,13 @@ def _list(value: Any) -> list[Any]:
     if isinstance(value, str):
         return value.split(",")
     return list(value) if isinstance(value, (list, tuple)) else [_text(value)]
+
+
+def _packages(value: Any) -> list[str]:
+    names = [name.strip() if isinstance(name, str) else _text(name) for name in _list(value)]
+    if not all(_PACKAGE.fullmatch(name) for name in names):
+        raise ValueError
+    return names
 
 
 def _whole(value: Any) -> int:
@@ -176,6 +185,7 @@ _TYPES: dict[str, tuple[Callable[[Any], Any], str]] = {
     "dict": (_mapping, "a mapping of names to values"),
     "int": (_whole, "a whole number"),
     "list": (_list, "a list"),
+    "packages": (_packages, "a list of names of packages"),
     "natural": (_from(0), "a whole number from 0"),
     "path": (_text, "a path"),
     "positive": (_from(1), "a whole number from 1"),

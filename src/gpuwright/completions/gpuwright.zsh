@@ -108,6 +108,7 @@ _shtab_gpuwright_doctor_options=(
   "*--gpu[a card that is, or will be, in the hosts (repeat)]:NAME:"
   "--full[look at everything again, also where a seal is good]"
   "--no-reboot[never reboot a host]"
+  "*--allow-remove[a package that is not gpuwright\'s and may go, be downgraded, or change though it is on hold (repeat)]:NAME:"
   "--report[where the report is written (default\: the user\'s state directory)]:DIR:_files -/"
 )
 
@@ -152,6 +153,7 @@ _shtab_gpuwright_plan_options=(
   "*--gpu[a card that is, or will be, in the hosts (repeat)]:NAME:"
   "--full[look at everything again, also where a seal is good]"
   "--no-reboot[never reboot a host]"
+  "*--allow-remove[a package that is not gpuwright\'s and may go, be downgraded, or change though it is on hold (repeat)]:NAME:"
   "--report[where the report is written (default\: the user\'s state directory)]:DIR:_files -/"
 )
 
@@ -174,6 +176,7 @@ _shtab_gpuwright_remove_options=(
   "*--gpu[a card that is, or will be, in the hosts (repeat)]:NAME:"
   "--full[look at everything again, also where a seal is good]"
   "--no-reboot[never reboot a host]"
+  "*--allow-remove[a package that is not gpuwright\'s and may go, be downgraded, or change though it is on hold (repeat)]:NAME:"
   "--report[where the report is written (default\: the user\'s state directory)]:DIR:_files -/"
   "--yes[do not ask before changes]"
 )
@@ -214,6 +217,7 @@ _shtab_gpuwright_rollback_options=(
   "*--gpu[a card that is, or will be, in the hosts (repeat)]:NAME:"
   "--full[look at everything again, also where a seal is good]"
   "--no-reboot[never reboot a host]"
+  "*--allow-remove[a package that is not gpuwright\'s and may go, be downgraded, or change though it is on hold (repeat)]:NAME:"
   "--report[where the report is written (default\: the user\'s state directory)]:DIR:_files -/"
   "--yes[do not ask before changes]"
 )
@@ -284,6 +288,7 @@ _shtab_gpuwright_status_options=(
   "*--gpu[a card that is, or will be, in the hosts (repeat)]:NAME:"
   "--full[look at everything again, also where a seal is good]"
   "--no-reboot[never reboot a host]"
+  "*--allow-remove[a package that is not gpuwright\'s and may go, be downgraded, or change though it is on hold (repeat)]:NAME:"
   "--report[where the report is written (default\: the user\'s state directory)]:DIR:_files -/"
 )
 
@@ -322,6 +327,7 @@ _shtab_gpuwright_up_options=(
   "*--gpu[a card that is, or will be, in the hosts (repeat)]:NAME:"
   "--full[look at everything again, also where a seal is good]"
   "--no-reboot[never reboot a host]"
+  "*--allow-remove[a package that is not gpuwright\'s and may go, be downgraded, or change though it is on hold (repeat)]:NAME:"
   "--report[where the report is written (default\: the user\'s state directory)]:DIR:_files -/"
   "--yes[do not ask before changes]"
 )
@@ -345,6 +351,7 @@ _shtab_gpuwright_upgrade_options=(
   "*--gpu[a card that is, or will be, in the hosts (repeat)]:NAME:"
   "--full[look at everything again, also where a seal is good]"
   "--no-reboot[never reboot a host]"
+  "*--allow-remove[a package that is not gpuwright\'s and may go, be downgraded, or change though it is on hold (repeat)]:NAME:"
   "--report[where the report is written (default\: the user\'s state directory)]:DIR:_files -/"
   "--yes[do not ask before changes]"
   "--security[only to the lowest versions without a published vulnerability]"
@@ -369,6 +376,7 @@ _shtab_gpuwright_validate_options=(
   "*--gpu[a card that is, or will be, in the hosts (repeat)]:NAME:"
   "--full[look at everything again, also where a seal is good]"
   "--no-reboot[never reboot a host]"
+  "*--allow-remove[a package that is not gpuwright\'s and may go, be downgraded, or change though it is on hold (repeat)]:NAME:"
   "--report[where the report is written (default\: the user\'s state directory)]:DIR:_files -/"
   "--profile[how hard\: look only, load the cards for at most 5 minutes, or for as long as --for says (default\: quick)]:profile:(quick standard burn-in)"
   "--for[of a burn-in\: 90m, 12h (default\: 1h)]:TIME:"

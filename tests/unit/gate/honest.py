@@ -164,7 +164,8 @@ INDEX: Any = {
             "installed_bytes": None,
         }
     ],
-    "remove": ["nvidia-imex"],
+    "removes": [{"name": "nvidia-imex", "version": "580.126.20-1"}],
+    "downgrades": ["nvidia-driver-cuda"],
     "download_bytes": 1,
     "disk_bytes": None,
     "enabled": ["crb"],

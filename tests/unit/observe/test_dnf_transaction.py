@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import ast
 import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -35,9 +40,57 @@ class Python:
 
 
 def test_the_answer_is_read_beside_what_scripts_of_packages_print() -> None:
-    python = Python(DONE)
-    assert dnf_python.carry_out({"install": {"x": "1-1"}}, 5, python) == DONE
-    assert python.question == {"install": {"x": "1-1"}}
+    python, last = Python(DONE), Python(DONE)
+    assert dnf_python.carry_out({"install": {"x": "1-1"}}, 5, python, last) == DONE
+    assert python.question == {"install": {"x": "1-1"}, "only_fetch": True}
+    assert last.question == {"install": {"x": "1-1"}}
+
+
+def test_only_what_may_be_cut_has_a_limit() -> None:
+    limits: list[Any] = []
+
+    def limited(argv: list[str], **options: Any) -> Result:
+        limits.append(options.get("timeout"))
+        return Python(DONE)(argv, **options)
+
+    def to_its_end(argv: list[str], stdin: bytes) -> Result:
+        limits.append("none")
+        return Python(DONE)(argv, stdin)
+
+    assert dnf_python.carry_out({"install": {"x": "1-1"}}, 5, limited, to_its_end) == DONE
+    assert limits == [5, 5, "none"]
+
+
+@pytest.mark.parametrize("told", [{"refused": "others would go", "others": ["x"]}, {"failed": "no such mirror"}])
+def test_the_transaction_does_not_begin_where_fetching_ended_so(told: dict[str, Any]) -> None:
+    def never(*_arguments: Any) -> Result:
+        raise AssertionError
+
+    assert dnf_python.carry_out({}, 5, Python(told), never) == told
+    assert dnf_python.carry_out({"trial": True}, 5, Python(DONE), never) == DONE
+
+
+def test_a_program_that_must_not_be_cut_goes_on_to_its_end(tmp_path: Path) -> None:
+    child = tmp_path / "child.py"
+    left = tmp_path / "left"
+    child.write_text(f"import time; time.sleep(1); print('x' * 100000); open({str(left)!r}, 'w').close()")
+    parent = (
+        "from ansible_collections.gpuwright.node.plugins.module_utils.base import run\n"
+        f"run.run_to_its_end([{sys.executable!r}, {str(child)!r}])"
+    )
+    process = subprocess.Popen([sys.executable, "-c", parent], env=environment())
+    time.sleep(0.5)
+    process.kill()
+    process.wait()
+    end = time.monotonic() + 10
+    while not left.exists() and time.monotonic() < end:
+        time.sleep(0.05)
+    assert left.exists()
+
+
+def environment() -> dict[str, str]:
+    """Where the collection is found."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 
 
 def test_without_bindings_nothing_is_changed_and_a_program_that_dies_is_told() -> None:
@@ -51,16 +104,26 @@ def test_the_program_runs_under_the_python_of_rhel_8() -> None:
     tree = ast.parse(python.program, feature_version=(3, 6))
     modules = {str(node.module).split(".")[0] for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     modules |= {name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names}
-    assert modules == {"dnf", "json", "os", "sys", "typing"}
+    assert modules == {"contextlib", "dnf", "json", "os", "sys", "typing"}
 
 
-def package(name: str, version: str = "1", epoch: int = 0) -> SimpleNamespace:
-    return SimpleNamespace(name=name, epoch=epoch, version=version, release="1.el9", arch="x86_64")
+@dataclass(frozen=True, order=True)
+class Package:
+    """A package, as dnf has it."""
+
+    name: str
+    version: str = "1"
+    epoch: int = 0
+    release: str = "1.el9"
+    arch: str = "x86_64"
 
 
-def resolved(remove: list[str], install: list[Any], gone: list[Any]) -> dict[str, Any]:
-    asked = dnf_exactly.Transaction({"remove": remove})
-    transaction = SimpleNamespace(install_set=install, remove_set=gone)
+package = Package
+
+
+def resolved(remove: list[str], coming: list[Any], gone: list[Any], **given: Any) -> dict[str, Any]:
+    asked = dnf_exactly.Transaction({"remove": remove, **given})
+    transaction = SimpleNamespace(install_set=coming, remove_set=gone)
     asked.base = SimpleNamespace(resolve=lambda **_options: True, transaction=transaction)
     return dict(asked.resolve())
 
@@ -73,7 +136,10 @@ def _dnf(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_gives_way_to_another_version_is_not_removed() -> None:
     found = resolved(
-        ["nvidia-new"], [package("libnvidia-ml", "1")], [package("libnvidia-ml", "2"), package("nvidia-new")]
+        ["nvidia-new"],
+        [package("libnvidia-ml", "1")],
+        [package("libnvidia-ml", "2"), package("nvidia-new")],
+        install={"libnvidia-ml": "1-1.el9"},
     )
     assert found == {"installed": ["libnvidia-ml-1-1.el9.x86_64"], "removed": ["nvidia-new-1-1.el9.x86_64"]}
 
@@ -87,6 +153,24 @@ def test_others_that_would_go_too_are_named() -> None:
         resolved(["gcc"], [], [package("gcc"), package("somebody-elses")])
     assert refused.value.others == ["somebody-elses"]
     assert "somebody-elses" in str(refused.value)
+
+
+def test_what_may_be_taken_away_goes_too() -> None:
+    found = resolved(["gcc"], [], [package("gcc"), package("somebody-elses")], may_take=["somebody-elses"])
+    assert len(found["removed"]) == 2
+
+
+def test_a_package_of_another_architecture_does_not_take_the_place_of_one() -> None:
+    with pytest.raises(dnf_exactly.Refused, match="libfoo"):
+        resolved([], [package("libfoo", "2")], [package("libfoo"), package("libfoo", arch="i686")])
+
+
+def test_what_others_have_goes_to_no_older_version() -> None:
+    older, newer = package("libfoo", "1"), package("libfoo", "2")
+    with pytest.raises(dnf_exactly.Refused, match="older versions with it: libfoo"):
+        resolved([], [older], [newer])
+    assert resolved([], [older], [newer], specs=["libfoo-1-1.el9"])["installed"]
+    assert resolved([], [older], [newer], may_take=["libfoo"])["installed"]
 
 
 def test_the_version_is_looked_for_with_its_epoch() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.gpuwright.node.plugins.module_utils.base import simulated
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.base.run import Result
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import driver_set
@@ -91,7 +92,7 @@ def test_a_held_dependency_does_not_keep_the_index_from_planning_the_move(tmp_pa
     assert not allowed.ok, "this is why the role takes the holds back first"
     planned = apt("apt-get", "-s", *private_apt.MAY_MOVE, "install", wanted)
     assert planned.ok, planned.err
-    assert sorted(row["name"] for row in private_apt.parse_simulation(planned.out)[0]) == NAMES
+    assert sorted(row["name"] for row in simulated.parse(planned.out)[0]) == NAMES
 
 
 @pytest.mark.parametrize("state", ["ok unpacked", "reinstreq half-installed", "reinstreq half-configured"])
@@ -103,12 +104,12 @@ def test_a_package_that_dpkg_left_unfinished_does_not_keep_apt_from_solving_the_
     cut_off = stanza("libcuda1", OLD, f"Status: install {state}\n") + "\n"
     cut_off += stanza("nvidia-driver-cuda", NEW, "Status: install ok installed\n")
     status.write_text(cut_off)
-    simulated = ("apt-get", "-s", *private_apt.MAY_MOVE, "install")
-    refused = apt(*simulated, f"nvidia-driver-cuda={NEW}")
+    trial = ("apt-get", "-s", *private_apt.MAY_MOVE, "install")
+    refused = apt(*trial, f"nvidia-driver-cuda={NEW}")
     assert "--fix-broken" in refused.out + refused.err, refused
     status.write_text(private_apt.finished(cut_off))
-    assert apt(*simulated, f"nvidia-driver-cuda={NEW}").ok
-    older = apt(*simulated, f"nvidia-driver-cuda={OLD}")
+    assert apt(*trial, f"nvidia-driver-cuda={NEW}").ok
+    older = apt(*trial, f"nvidia-driver-cuda={OLD}")
     assert f"Inst nvidia-driver-cuda [{NEW}] ({OLD}" in older.out, older
 
 

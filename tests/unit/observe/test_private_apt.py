@@ -55,16 +55,6 @@ def test_candidates_and_offered_versions_are_read_from_the_policy() -> None:
     }
 
 
-def test_a_simulation_tells_what_comes_what_is_replaced_and_what_goes() -> None:
-    text = "Inst dkms (3.2.2-1 Debian:13 [all])\nInst libcuda1 [570.1-1] (580.95.05-1 x [amd64]) []\nRemv old [1]\nConf dkms (3.2.2-1)\n"
-    install, remove = private_apt.parse_simulation(text)
-    assert install == [
-        {"name": "dkms", "version": "3.2.2-1", "from": None},
-        {"name": "libcuda1", "version": "580.95.05-1", "from": "570.1-1"},
-    ]
-    assert remove == ["old"]
-
-
 def test_sizes_are_read_of_stanzas() -> None:
     stanzas = "Package: hello\nInstalled-Size: 277\nSize: 53080\n\nPackage: b\nDescription: x\n"
     assert private_apt.parse_sizes(stanzas, "Size") == {"hello": 53080}

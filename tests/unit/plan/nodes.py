@@ -238,7 +238,7 @@ def driver_stack(**changes: Any) -> Any:
 def index(**changes: Any) -> Any:
     """What a package index answers that has nothing; of type Any, as the facts are."""
     nothing: dict[str, Any] = {"download_bytes": 0, "disk_bytes": 0, "exchange": None, "packages": {}, "others": {}}
-    return {**nothing, "enabled": [], "install": [], "remove": [], "problems": [], **changes}
+    return {**nothing, "enabled": [], "install": [], "removes": [], "downgrades": [], "problems": [], **changes}
 
 
 def coming(name: str, version: str) -> Any:

@@ -163,7 +163,8 @@ def answer(drafted: Draft, every: Sequence[Package], there: Sequence[Package]) -
             }
             for package in coming
         ],
-        "remove": [],
+        "removes": [],
+        "downgrades": [],
         "enabled": [],
         "download_bytes": 1000 * len(coming),
         "disk_bytes": 5000 * len(coming),

@@ -350,9 +350,14 @@ def test_the_distributions_own_branch_is_taken_as_it_is() -> None:
     draft = of_the_distribution("driver=580")
     answer = index(draft, OWN) | {
         "install": [
-            {"name": "libnvidia-cfg1-580-server", "version": "580.173.02-0ubuntu0.24.04.1", "bytes": 1},
-            {"name": "libnvidia-egl-wayland1", "version": "1:1.1.13-1", "bytes": 1},
-            {"name": "nvidia-settings", "version": "510.47.03-0ubuntu4", "bytes": 1},
+            {
+                "name": "libnvidia-cfg1-580-server",
+                "version": "580.173.02-0ubuntu0.24.04.1",
+                "from": None,
+                "download_bytes": 1,
+            },
+            {"name": "libnvidia-egl-wayland1", "version": "1:1.1.13-1", "from": None, "download_bytes": 1},
+            {"name": "nvidia-settings", "version": "510.47.03-0ubuntu4", "from": None, "download_bytes": 1},
         ]
     }
     assert index_query.absent(draft, answer) == {}
@@ -375,14 +380,23 @@ def test_packages_of_another_version_under_the_branchs_name_are_no_packages_of_i
 
 def test_empty_packages_are_told_by_those_of_another_branch_that_they_bring() -> None:
     draft = of_the_distribution("driver=580")
-    brought = [{"name": "nvidia-utils-635-server", "version": "635.20-0ubuntu0.24.04.1", "bytes": 1}]
+    brought = [
+        {"name": "nvidia-utils-635-server", "version": "635.20-0ubuntu0.24.04.1", "from": None, "download_bytes": 1}
+    ]
     lacking = index_query.absent(draft, index(draft, OWN) | {"install": brought})
     assert lacking == {"driver=580": ["nvidia-utils-635-server 635.20-0ubuntu0.24.04.1"]}
 
 
 def test_a_build_that_was_asked_for_by_a_name_without_content_is_refused() -> None:
     draft = of_the_distribution("driver=580.173.02")
-    brought = [{"name": "linux-modules-nvidia-635-server-open-generic", "version": "6.8.0-140.140", "bytes": 1}]
+    brought = [
+        {
+            "name": "linux-modules-nvidia-635-server-open-generic",
+            "version": "6.8.0-140.140",
+            "from": None,
+            "download_bytes": 1,
+        }
+    ]
     (row,) = refused(draft, index(draft, OWN) | {"install": brought})
     assert row["rule"] == "index-version"
     assert "linux-modules-nvidia-635-server-open-generic 6.8.0-140.140" in row["text"]

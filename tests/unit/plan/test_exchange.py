@@ -78,7 +78,8 @@ def answered(draft: Draft, comes: dict[str, str], *more: str) -> Any:
     """What the index answers where these come; ``more`` are packages that apt would remove besides."""
     leaves = sorted(set(draft.replaced) - set(comes))
     versions = {name.replace("-", "_"): "595.112.07-1ubuntu1" for name in draft.packages}
-    return index_of(draft, **versions) | {"exchange": {"comes": comes, "leaves": leaves}, "remove": [*leaves, *more]}
+    gone = [{"name": name, "version": "1"} for name in (*leaves, *more)]
+    return index_of(draft, **versions) | {"exchange": {"comes": comes, "leaves": leaves}, "removes": gone}
 
 
 def test_the_whole_old_set_gives_way_and_what_serves_any_driver_stays() -> None:
@@ -142,8 +143,10 @@ def test_a_package_whose_version_is_a_date_is_of_no_other_branch() -> None:
 def test_packages_of_others_that_would_go_too_stop_it() -> None:
     draft = drafted(ubuntu(OLD))
     planned = finish(draft, answered(draft, NEW, "ollama"))
-    (refusal,) = [each for each in planned["refusals"] if each["rule"] == "driver.exchange"]
-    assert "would take ollama away" in refusal["text"]
+    (refusal,) = planned["refusals"]
+    assert refusal["rule"] == "takes-away"
+    assert refusal["text"].endswith("it removes ollama 1")
+    assert "--allow-remove ollama" in (refusal["remedy"] or "")
 
 
 def test_what_dpkgs_journal_has_out_already_is_nobody_elses() -> None:

@@ -48,6 +48,7 @@ def index_of(drafted: Draft, **versions: str | None) -> Any:
     rows = [
         {"name": name, "version": version, "from": None, "download_bytes": 1000, "installed_bytes": 5000}
         for name, version in candidates.items()
+        if version
     ]
     comes = {name: version for name, version in candidates.items() if version}
     leaves = sorted(set(drafted.replaced) - set(comes))
@@ -137,7 +138,7 @@ def test_a_plan_whose_packages_bring_another_kernel_is_refused() -> None:
     drafted = make_draft(nodes.bare(), wish(), load_rules(), request())
     assert isinstance(drafted, Draft)
     index = index_of(drafted)
-    row = {"name": "linux-image-6.12.107+deb13-amd64", "version": "6.12.107-1", "download_bytes": 1}
+    row = {"name": "linux-image-6.12.107+deb13-amd64", "version": "6.12.107-1", "from": None, "download_bytes": 1}
     (refusal,) = finish(drafted, index | {"install": [*index["install"], row]})["refusals"]
     assert refusal["rule"] == "kernel-unasked"
 
@@ -149,7 +150,7 @@ def test_headers_that_would_bring_another_kernel_are_taken_of_the_kernel_alone(k
     alone = f"linux-headers-{nodes.bare()['kernel']['next']}"
     assert alone in drafted.also
     index = index_of(drafted)
-    row = {"name": "linux-image-6.12.107+deb13-amd64", "version": "6.12.107-1", "download_bytes": 1}
+    row = {"name": "linux-image-6.12.107+deb13-amd64", "version": "6.12.107-1", "from": None, "download_bytes": 1}
     more = {alone: {"candidate": "6.12.94-1", "versions": ["6.12.94-1"]}} if known else {}
     index |= {"install": [*index["install"], row], "packages": index["packages"] | more}
     absent = index_query.absent(drafted, index)

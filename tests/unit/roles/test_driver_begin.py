@@ -243,6 +243,7 @@ def test_what_was_cut_off_while_it_was_unpacked_is_taken_out_and_not_asked_for_t
     assert swap.words(exchange, states) == {
         "take_out": ["a", "c:i386"],
         "words": ["b=2", "/var/lib/gpuwright/packages/d.deb", "libnvidia-x-"],
+        "moves": ["a", "b", "c:i386", "libnvidia-x", "/var/lib/gpuwright/packages/d.deb"],
     }
 
 

@@ -23,7 +23,10 @@ PLAN: Any = {
     "prefer": None,
     "enabled": ["crb"],
     "left_out": ["foreign"],
+    "takes": [],
+    "may_take": ["ours"],
 }
+NOTHING_GOES: Any = {"installed": [], "removed": []}
 
 
 class Programs:
@@ -80,7 +83,8 @@ def test_apt_is_asked_for_what_is_not_there_whole_at_the_plans_version(
         "APT::Install-Recommends=no",
         "DPkg::Lock::Timeout=300",
     ]
-    assert install == ["apt-get", "-y", *(word for each in options for word in ("-o", each)), "install", *due]
+    words = [word for each in options for word in ("-o", each)]
+    assert install == ["apt-get", "-y", *words, "--no-remove", "install", *due]
 
 
 def test_a_package_of_another_architecture_is_looked_for_by_its_whole_name() -> None:
@@ -140,7 +144,16 @@ def test_nothing_is_asked_for_no_package() -> None:
 
 def test_rpm_is_asked_without_epochs_and_dnf_brings_the_whole_set() -> None:
     programs = Programs({"rpm": (2, "", "")})
-    answer = installing.install(call("dnf"), programs, False)
+    asked: dict[str, Any] = {}
+
+    def trial(given: Mapping[str, object]) -> Any:
+        asked.update(given)
+        return NOTHING_GOES
+
+    answer = installing.install(call("dnf"), programs, False, trial=trial)
+    specs = ["a-1:2-3", "b", "c-1:2-3"]
+    assert asked == {"specs": specs, "may_take": ["ours"], "enabled": ["crb"], "left_out": ["foreign"]}
+    assert "--allowerasing" not in programs.called[1]
     assert programs.called[0] == ["rpm", "--query", "--queryformat", "", "a-2-3", "b", "c-2-3"]
     assert programs.called[1][-4:] == ["install", "a-1:2-3", "b", "c-1:2-3"]
     assert answer["installed"] == ["a-1:2-3", "b", "c-1:2-3"]
@@ -166,21 +179,91 @@ def test_dnf_is_given_the_repositories_that_are_enabled_for_the_run() -> None:
     assert {"--enablerepo=crb", "--disablerepo=foreign"} <= set(command)
     assert command[-1] == "install"
     assert not {"--disableplugin=versionlock", "--allowerasing"} & set(command)
-    freely = installing.dnf_command(call("dnf", allow_held=True, allow_downgrade=True))
-    assert {"--disableplugin=versionlock", "--allowerasing"} <= set(freely)
+    assert "--allowerasing" not in installing.dnf_command(call("dnf", allow_downgrade=True))
+    assert "--disableplugin=versionlock" in installing.dnf_command(call("dnf", allow_held=True))
+
+
+def test_dnf_erases_only_what_a_trial_says_that_goes_and_the_plan_names() -> None:
+    programs = Programs({"rpm": (1, "", "")})
+    gone: Any = {"installed": ["a-2-3.x86_64"], "removed": ["ours-1-1.x86_64"]}
+    installing.install(call("dnf"), programs, False, trial=lambda _given: gone)
+    assert "--allowerasing" in programs.called[1]
+
+
+@pytest.mark.parametrize(
+    "said", [{"refused": "others would go with it: company-vpn", "others": ["company-vpn"]}, {"failed": "no index"}]
+)
+def test_dnf_is_not_called_where_the_trial_is_refused(said: Any) -> None:
+    programs = Programs({"rpm": (1, "", "")})
+    with pytest.raises(installing.InstallationRefused, match=str(next(iter(said.values())))):
+        installing.install(call("dnf"), programs, False, trial=lambda _given: said)
+    assert [argv[0] for argv in programs.called] == ["rpm"]
+
+
+class Apt(Programs):
+    """apt, whose trial says so."""
+
+    def __init__(self, trial: str, holds: str = "") -> None:
+        super().__init__({"apt-mark": (0, holds, "")})
+        self.trial = trial
+
+    def __call__(self, argv: Sequence[str], extra: Mapping[str, str]) -> tuple[int, str, str]:
+        super().__call__(argv, extra)
+        return (0, self.trial, "") if "--simulate" in argv else self.answers.get(argv[0], (0, "", ""))
+
+    @property
+    def installation(self) -> list[str]:
+        """The call that changes something; none where there was none."""
+        return next((argv for argv in self.called if argv[:2] == ["apt-get", "-y"]), [])
+
+
+TAKES = {"takes": [{"name": "ours"}]}
+
+
+@pytest.mark.parametrize("more", [{"plan": TAKES}, {"allow_downgrade": True}, {"allow_held": True}])
+def test_apt_is_told_by_name_what_a_trial_says_that_goes(more: Any, tmp_path: Path) -> None:
+    apt = Apt("Remv ours [1]\n")
+    installing.install(call(**more), apt, False, str(tmp_path))
+    assert apt.installation[-4:] == ["install", "a=1:2-3", "b", "ours-"]
+    assert "--no-remove" not in apt.installation
+
+
+@pytest.mark.parametrize(
+    ("trial", "holds", "found"),
+    [
+        ("Remv company-vpn [7.1]\n", "", "it removes company-vpn 7.1"),
+        ("Inst libfoo [2.0] (1.0 x [amd64])\n", "", "it downgrades libfoo 2.0 -> 1.0"),
+        ("Inst libfoo [1.0] (2.0 x [amd64])\n", "libfoo\n", "it changes libfoo 1.0 -> 2.0, which is on hold"),
+    ],
+)
+def test_nothing_is_changed_where_the_trial_takes_what_the_plan_does_not_name(
+    trial: str, holds: str, found: str, tmp_path: Path
+) -> None:
+    apt = Apt(trial, holds)
+    with pytest.raises(installing.InstallationRefused, match=found):
+        installing.install(call(plan={**TAKES, "prefer": "1:2"}), apt, False, str(tmp_path))
+    assert apt.installation == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_asked_for_may_go_to_an_older_version_where_that_is_said(tmp_path: Path) -> None:
+    apt = Apt("Inst a [1:3-1] (1:2-3 x [amd64])\n")
+    installing.install(call(allow_downgrade=True), apt, False, str(tmp_path))
+    assert "--no-remove" in apt.installation
 
 
 def test_a_failure_tells_the_program_and_the_end_of_what_it_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, does in (("rpm", "exit 1"), ("dnf", "echo some words; echo no such package >&2; exit 3")):
+    fails = "echo some words; echo no such package >&2; exit 3"
+    for name, does in (("dpkg-query", "exit 1"), ("apt-get", fails)):
         (tmp_path / name).write_text(f"#!/bin/sh\n{does}\n")
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     monkeypatch.setattr(package_call, "Host", lambda: Host(root=str(tmp_path)))
-    answer = run_module(package_call, names=["a"], manager="dnf")
+    answer = run_module(package_call, names=["a"], manager="apt")
     assert answer["failed"]
-    assert answer["cmd"] == [*installing.dnf_command(call("dnf", plan={"enabled": [], "left_out": []})), "a"]
+    assert (answer["cmd"][:2], answer["cmd"][-3:]) == (["apt-get", "-y"], ["--no-remove", "install", "a"])
     assert (answer["rc"], answer["stdout"], answer["stderr"]) == (3, "some words\n", "no such package\n")
     assert answer["msg"].endswith("failed: no such package")
     failed = installing.InstallationFailed(["apt-get", "install"], 100, "x" * 50_000 + "last", "E: no")

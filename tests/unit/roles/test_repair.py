@@ -64,7 +64,7 @@ def test_packages_are_not_configured_before_a_module_is_left_out_that_cannot_be_
     builds: list[dict[str, Any]], uncompilable: bool
 ) -> None:
     found = repair.begin(Context(facts=node(*builds), stack={}), {})
-    assert found == {"interrupted": True, "uncompilable": uncompilable}
+    assert found == {"interrupted": True, "uncompilable": uncompilable, "duplicates": []}
 
 
 @pytest.mark.parametrize("interrupted", [False, None])
@@ -166,7 +166,7 @@ def test_what_dnf_could_not_end_is_told_with_its_words() -> None:
         look(facts, said="Error: no such repository")
     assert str(error.value) == (
         "Expected the package manager to finish its interrupted work. Found: two versions of nvidia-driver. Error: no such repository"
-        " What to do: run dnf remove --duplicates by hand and correct what it names (dnf check tells more), then run again."
+        " What to do: correct what is named (dnf check tells more; dnf remove --duplicates shows what would go), then run again."
     )
 
 

@@ -153,7 +153,7 @@ def build(context: Context, driver: DriverStack) -> Build | None:
     versions = wished_versions(context, driver)
     packages = source_packages(context.facts)
     again = {
-        "apt": ["apt-get", "--yes", "--quiet", "--reinstall", "install"],
+        "apt": ["apt-get", "--yes", "--quiet", "--no-remove", "--reinstall", "install"],
         "dnf": ["dnf", "--assumeyes", "--quiet", "--disableplugin=versionlock", "reinstall"],
     }
     command = again.get(context.facts["packages"]["manager"] or "", [])

@@ -22,7 +22,6 @@ from ...model import sections
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
-    from ansible_collections.gpuwright.node.plugins.module_utils.index import PackageIndex
     from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverStack
 
     from ...model.stack import Stack
@@ -60,14 +59,6 @@ def addresses(stack: Stack) -> list[str]:
     if not driver or driver["source"] != "nvidia":
         return []
     return [uri for row in stack.get("repositories") or () if row["name"] == _NVIDIA for uri in row["uris"]]
-
-
-def foreign(index: PackageIndex, facts: Facts, there: Mapping[str, str]) -> list[str]:
-    """Packages that are no part of the old set and that apt would take away with it. ``there``: what is replaced.
-
-    apt knows nothing of what stands in dpkg's journal: what a run that was cut off has taken out already is none of them.
-    """
-    return sorted(set(index.get("remove") or ()).difference(there, sections.sealed_driver(facts).get("replaces") or ()))
 
 
 def _is_from_another(facts: Facts, driver: DriverStack) -> bool:

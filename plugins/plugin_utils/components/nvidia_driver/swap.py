@@ -34,11 +34,12 @@ class Exchange(TypedDict):
 
 class Swap(TypedDict):
     """``take_out``: packages that dpkg has to purge before apt answers at all; ``words``: what apt is asked to install, a name with a minus
-    asks for removal.
+    asks for removal. ``moves``: names of the packages of the driver that are there, and of what comes.
     """
 
     take_out: list[str]
     words: list[str]
+    moves: list[str]
 
 
 def due(context: Context, plan: Plan) -> Exchange | None:
@@ -74,4 +75,5 @@ def words(exchange: Exchange, states: Iterable[str]) -> Swap:
     return {
         "take_out": out,
         "words": [*exchange["comes"], *(f"{name}-" for name in exchange["leaves"] if name not in out)],
+        "moves": list(dict.fromkeys([*exchange["present"], *arriving])),
     }
