@@ -734,6 +734,11 @@ facts:
           description: "Module streams of dnf that were enabled before the first run."
           returned: where it applies
           type: dict
+        made:
+          description: "Directories with data of users that a program made which gpuwright brought."
+          returned: where it applies
+          type: list
+          elements: str
         services:
           description: "Units that are sealed."
           returned: where it applies

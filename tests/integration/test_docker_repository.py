@@ -85,3 +85,21 @@ def test_remove_takes_it_away_with_its_source_and_what_it_made(system: System) -
         check=False,
     )
     assert left == ""
+
+
+def test_a_docker_that_is_stopped_stays_with_all_that_it_holds(system: System) -> None:
+    run = system.node.up(*_WISH)
+    assert run.code == 0, str(run)
+    system.node.shell(
+        "echo 4f66ad9a > /var/lib/docker/simulated-images; echo k8s.io > /var/lib/containerd/simulated-namespaces;"
+        " systemctl stop docker.socket docker.service 2>/dev/null || systemctl stop docker.service"
+    )
+    told = system.node.run("remove").host["warnings"]
+    assert [row["rule"] for row in told] == ["removal-stays", "removal-stays"]
+    gone = system.node.run("remove", "--yes")
+    assert (gone.code, gone.host["verdict"]) == (0, "pass"), str(gone)
+    assert system.there() == set(_PACKAGES)
+    kept = "cat /var/lib/docker/simulated-images /var/lib/containerd/simulated-namespaces"
+    assert system.node.shell(kept).split() == ["4f66ad9a", "k8s.io"]
+    again = system.node.run("remove", "--yes")
+    assert (again.code, again.host["changes"]) == (0, []), str(again)

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Collection, Iterable, Mapping, NamedTuple, Typ
 from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import package_log, packages
-from ansible_collections.gpuwright.node.plugins.module_utils.records import seals
+from ansible_collections.gpuwright.node.plugins.module_utils.records import data_directories, seals
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.seal import (
@@ -149,6 +149,7 @@ def observe(host: Host, full: bool = False) -> History | None:
     """
     try:
         record = read(host)
+        made = data_directories.made(host, record["brought"]) if full and not host.of_user else []
     except seals.SealError as exc:
         host.unknown("history", str(exc))
         return None
@@ -182,6 +183,7 @@ def observe(host: Host, full: bool = False) -> History | None:
         "unproven": rpm.exact(name for name in mine.unproven if name in there),
         "settings": sorted(name for name in record["settings"] if name in mine.brought and name in there),
         "streams": record["streams"],
+        "made": made,
         "drivers": drivers,
         "copies": [name for name in copies if name.endswith((".deb", ".rpm", ".run"))],
         "files": sorted(path for path in files if host.exists(path)),

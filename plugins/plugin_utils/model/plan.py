@@ -220,9 +220,10 @@ class Removes(TypedDict, total=False):
 
 
 class Removal(Removes):
-    """Work of the role `remove`."""
+    """Work of the role `remove`. ``kept``: packages that came with gpuwright, or that it moved, and that stay."""
 
     packages: list[str]
+    kept: list[str]
     runfile: bool
     files: list[str]
     environments: list[str]

@@ -618,7 +618,7 @@ def test_what_nobody_can_say_that_gpuwright_brought_stays_and_is_told() -> None:
     assert made["remove"]["packages"] == ["fio"]
     (told,) = made["warnings"]
     assert told["text"].endswith("they stay: dkms, libcuda1")
-    check = removal.check(nodes.merged(facts, {"history": {"brought": [], "components": []}}))
+    check = removal.check(nodes.merged(facts, {"history": {"brought": [], "components": []}}), [])
     assert (check["status"], "dkms, libcuda1" in str(check["reason"])) == ("incomplete", True)
     assert taken_back(node(brought=["fio"]))["warnings"] == []
 
