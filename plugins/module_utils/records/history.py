@@ -151,7 +151,6 @@ def observe(host: Host, full: bool = False) -> History | None:
     """
     try:
         record = read(host)
-        made = data_directories.made(host, record["brought"]) if full and not host.of_user else []
     except seals.SealError as exc:
         host.unknown("history", str(exc))
         return None
@@ -163,6 +162,11 @@ def observe(host: Host, full: bool = False) -> History | None:
 
     mine, there = owned(host, record), packages.installed(host)
     if mine is None:
+        return None
+    try:
+        made = [] if host.of_user else data_directories.made(host, mine.brought)
+    except seals.SealError as exc:
+        host.unknown("history", str(exc))
         return None
     # What the seals name, or named, and is there, with what the repair wrote, which has no seal.
     found = [seal for seal in seals.read_all(host).values() if isinstance(seal, dict)]
