@@ -133,7 +133,7 @@ def resolved(remove: list[str], coming: list[Any], gone: list[Any], **given: Any
 
 @pytest.fixture(autouse=True)
 def _dnf(monkeypatch: pytest.MonkeyPatch) -> None:
-    errors = SimpleNamespace(DepsolveError=OSError)
+    errors = SimpleNamespace(DepsolveError=OSError, PackagesNotAvailableError=KeyError)
     monkeypatch.setitem(__import__("sys").modules, "dnf", SimpleNamespace(exceptions=errors))
 
 
@@ -174,6 +174,38 @@ def test_what_others_have_goes_to_no_older_version() -> None:
         resolved([], [older], [newer])
     assert resolved([], [older], [newer], specs=["libfoo-1-1.el9"])["installed"]
     assert resolved([], [older], [newer], may_take=["libfoo"])["installed"]
+
+
+class Sack:
+    """What is installed, as dnf asks for it."""
+
+    def __init__(self, *packages: Package) -> None:
+        self.packages = list(packages)
+
+    def query(self) -> Sack:
+        return self
+
+    installed = query
+
+    def filter(self, name: str) -> list[Package]:
+        return [each for each in self.packages if each.name == name]
+
+
+def test_of_two_versions_the_older_one_goes_in_each_architecture_and_the_newer_comes_again() -> None:
+    twice = [package("libfoo", version, arch=arch) for arch in ("i686", "x86_64") for version in ("1", "2")]
+    asked = dnf_exactly.Transaction({"install": {}, "remove": [], "duplicates": ["libfoo", "gone"]})
+    removed: list[Package] = []
+    again: list[str] = []
+    asked.base = SimpleNamespace(sack=Sack(*twice), package_remove=removed.append, reinstall=again.append)
+    asked.mark()
+    assert [(each.arch, each.version) for each in removed] == [("i686", "1"), ("x86_64", "1")]
+    assert len(again) == 2
+    # What needs the older one does not go with it.
+    asked.base.resolve = lambda **_options: True
+    asked.base.transaction = SimpleNamespace(install_set=[], remove_set=[*removed, package("company-app")])
+    with pytest.raises(dnf_exactly.Refused) as refused:
+        asked.resolve()
+    assert refused.value.others == ["company-app"]
 
 
 def test_the_version_is_looked_for_with_its_epoch() -> None:
