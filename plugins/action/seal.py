@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, cast
 
 from ansible.errors import AnsibleActionFail
@@ -128,16 +127,20 @@ class ActionModule(NodeAction):
         arguments = self._task.args
         failure = _failure(arguments)
         begun = self._plan(look)
+        pending, restored = bool(arguments.get("reboot_pending")), begun["restore"]
+        checks: list[Check] = []
         if failure is None:
             facts = look.facts()
-            check = removal.check(facts)
-            left = removal.left(facts, arguments.get("kept") or ())
+            told = [row["text"] for row in begun["warnings"] if row["rule"] == removal.STAYS]
+            checks = [removal.check(facts, told)]
+            checks += [removal.check_of_driver(facts, restored, pending=pending)] if restored else []
+            kept = [*(begun["remove"]["kept"] if begun["remove"] else ()), *(arguments.get("kept") or ())]
+            left = removal.left(facts, kept, restores=restored is not None)
             if left:
                 failure = {"task": "Look again", "message": left, "component": "remove", "output": ""}
         if failure is not None:
-            check = checking.failed("removal.left", reason=failure["message"])
-        pending = bool(arguments.get("reboot_pending"))
-        checks, verdict = [check], checking.verdict([check])
+            checks = [checking.failed("removal.left", reason=failure["message"])]
+        verdict = checking.verdict(checks)
         record = records.applied(begun, verdict, checks, failure, reboot=pending)
         look.save("hosts", record)
         if failure is None:
@@ -189,7 +192,8 @@ def _failure(arguments: Variables) -> Failure | None:
 def _proof(plan: Plan, verdict: str, checks: list[Check], facts: Facts) -> Proof:
     return {
         "verdict": cast("ProofVerdict", verdict),
-        "time": datetime.now(tz=UTC).isoformat(timespec="seconds"),
+        # By the node's own clock, which says how old it is later.
+        "time": facts["time"],
         "boot_id": facts["boot"]["id"],
         "driver": facts["driver"]["loaded_version"],
         "stack_digest": plan["stack_digest"],

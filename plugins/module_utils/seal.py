@@ -294,6 +294,8 @@ class History(_History, total=False):
     """Virtual environments that gpuwright made"""
     streams: dict[str, str] | None
     """Module streams of dnf that were enabled before the first run"""
+    made: list[str]
+    """Directories with data of users that a program made which gpuwright brought"""
     services: list[str]
     """Units that are sealed"""
     components: list[str]

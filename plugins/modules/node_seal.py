@@ -137,6 +137,8 @@ from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import packages, services
 from ansible_collections.gpuwright.node.plugins.module_utils.records import (
+    data_directories,
+    history,
     history_writer,
     resume,
     run_lock,
@@ -212,6 +214,8 @@ def start(host: Host, given: Options, check: bool) -> tuple[list[str], list[str]
     """All that comes before the first change; the paths that are written, and those that are removed."""
     written = begin(host, given["seals"], given["owner"], given["takes_over"], check, given["alone"])
     if not check and not host.of_user:
+        mine = history.owned(host, history.read(host))
+        data_directories.begin(host, mine.brought if mine else ())
         history_writer.begin(host, given["remember"], given["gave_way"], given["alone"])
     removed = [] if host.of_user else resume.drop(host, check)
     if given["alone"]:

@@ -107,8 +107,8 @@ gave_way:
   returned: always
 remove:
   description:
-    - What taking everything back does, with C(packages), C(runfile), C(files), C(environments), C(services), C(streams), C(mig), C(docker),
-      C(containerd), C(rootless), C(initramfs), C(gpu_settings), C(python), C(cuda_default), C(cuda_toolkits),
+    - What taking everything back does, with C(packages), C(kept), C(runfile), C(files), C(environments), C(services), C(streams), C(mig),
+      C(docker), C(containerd), C(rootless), C(initramfs), C(gpu_settings), C(python), C(cuda_default), C(cuda_toolkits),
       C(cuda_archives), C(monitoring_firewall), C(fabric_firewall) and C(restore), or nothing.
   type: dict
   returned: always

@@ -1,6 +1,7 @@
 """What the stand-ins of Docker's own packages carry: programs that answer as an engine without anything in it, and units that run.
 
-A file /var/lib/docker/simulated-images is what the engine holds, an id a line. What the programs say and do besides is assumed;
+A file /var/lib/docker/simulated-images is what the engine holds, an id a line, and /var/lib/containerd/simulated-namespaces the namespaces
+of containerd. What the programs say and do besides is assumed;
 the real engines are those of the distribution, in tests/integration/test_engines.py.
 """
 
@@ -12,6 +13,13 @@ _DOCKER = """#!/bin/sh
 case "$1 $2" in
     "--version "*) echo "Docker version @VERSION@, a stand-in" ;;
     "image ls") cat /var/lib/docker/simulated-images 2>/dev/null ;;
+    "system df") printf '%s\\n' "TYPE TOTAL ACTIVE SIZE RECLAIMABLE" "Images 0 0 0B 0B" "Build Cache 0 0 0B 0B" ;;
+esac
+exit 0
+"""
+_CTR = """#!/bin/sh
+case "$1" in
+    namespaces) cat /var/lib/containerd/simulated-namespaces 2>/dev/null ;;
 esac
 exit 0
 """
@@ -69,5 +77,6 @@ def command(package: deb.Package, words: dict[str, str]) -> None:
 def containerd(package: deb.Package, words: dict[str, str]) -> None:
     """containerd.io, without its unit."""
     _program(package, "containerd", _CONTAINERD, words)
+    _program(package, "ctr", _CTR, words)
     package.files["/etc/containerd/config.toml"] = _CONFIG.encode()
     package.configuration.append("/etc/containerd/config.toml")

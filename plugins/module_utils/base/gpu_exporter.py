@@ -118,6 +118,10 @@ class Exporter:
         begun = self._clock()
         try:
             cards, problem = self._look()
+        except card_sample.Asleep:
+            # Nothing is wrong, and no value is told.
+            problem = None
+            self._told = _Told("", begun, self._clock() - begun, up=True)
         except card_sample.SampleError as error:
             problem = str(error)
             if isinstance(error, card_sample.Hung) and error.pid is not None:

@@ -24,6 +24,8 @@ ARCHIVED: Mapping[Literal["cudnn", "nccl", "tensorrt"], str] = {
 FAILED = STATE + "/failed"
 #: Files of the host that were in the way, below their whole path.
 BACKUP = STATE + "/backup"
+#: Directories with data of users that were not there before a run.
+DATA = STATE + "/data.json"
 #: What was put into Docker's configuration, and what stood there before.
 DOCKER = STATE + "/docker.json"
 #: The ranges of subordinate ids that were given to users.

@@ -63,6 +63,10 @@ class Source(TypedDict):
     index: bool
 
 
+#: How a line begins that was put out of force.
+DISABLED = f"# Disabled by gpuwright, the file as it was is in {paths.BACKUP}: "
+
+
 class NotFetched(Exception):
     """The index of a source that could not be fetched."""
 
@@ -117,9 +121,13 @@ def _disabled(content: bytes, uris: Iterable[str]) -> bytes:
     for uri in uris:
         address = re.escape(uri).replace("://", "://(?:[^ ]*@)?")
         pattern = r"^([ \t]*deb(?:-src)?[ \t].*" + address + r"(?:[ \t].*)?)$"
-        mark = f"# Disabled by gpuwright, the file as it was is in {paths.BACKUP}: "
-        content = re.sub(pattern.encode(), mark.encode() + rb"\1", content, flags=re.MULTILINE)
+        content = re.sub(pattern.encode(), DISABLED.encode() + rb"\1", content, flags=re.MULTILINE)
     return content
+
+
+def restored(content: bytes) -> bytes:
+    """A file of one-line sources without our marks: the lines that were commented out count again, whatever else was written since."""
+    return re.sub(rb"^" + re.escape(DISABLED.encode()), b"", content, flags=re.MULTILINE)
 
 
 def _keep(machine: Machine, path: str) -> None:

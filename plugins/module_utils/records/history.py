@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Collection, Iterable, Mapping, NamedTuple, Typ
 from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import package_log, packages
-from ansible_collections.gpuwright.node.plugins.module_utils.records import seals
+from ansible_collections.gpuwright.node.plugins.module_utils.records import data_directories, seals
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.seal import (
@@ -129,12 +129,14 @@ def _earlier(
     record: Kept, there: Collection[str], told: Collection[str], ours: Collection[str]
 ) -> tuple[set[str], set[str]]:
     """By a record of before calls were marked: what it names, or what came after a run of that time that was cut off, and the log has of
-    a call that has the form of ours. ``told``: all that the log has. What rpm has of keys is in no log: those are believed.
+    a call that has the form of ours. ``told``: all that the log has. What rpm has of keys is in no log: those are believed. A ``before``
+    of nothing is of an rpm that did not answer, and makes nothing doubtful.
     """
     since = set(there) - set(record["before"]) if record["before"] is not None else set()
     keys = {name for name in record["brought"] if name.startswith(KEY)}
     brought = ((set(record["brought"]) | since) & set(ours)) | keys
-    return brought, (set(record["brought"]) - brought) | (since - set(told))
+    doubtful = since - set(told) if record["before"] else set()
+    return brought, (set(record["brought"]) - brought) | doubtful
 
 
 def _versions(names: Iterable[str], versions: Mapping[str, str]) -> dict[str, str]:
@@ -161,6 +163,11 @@ def observe(host: Host, full: bool = False) -> History | None:
     mine, there = owned(host, record), packages.installed(host)
     if mine is None:
         return None
+    try:
+        made = [] if host.of_user else data_directories.made(host, mine.brought)
+    except seals.SealError as exc:
+        host.unknown("history", str(exc))
+        return None
     # What the seals name, or named, and is there, with what the repair wrote, which has no seal.
     found = [seal for seal in seals.read_all(host).values() if isinstance(seal, dict)]
     # What is root's in the system's directories is no user's to take back.
@@ -182,6 +189,7 @@ def observe(host: Host, full: bool = False) -> History | None:
         "unproven": rpm.exact(name for name in mine.unproven if name in there),
         "settings": sorted(name for name in record["settings"] if name in mine.brought and name in there),
         "streams": record["streams"],
+        "made": made,
         "drivers": drivers,
         "copies": [name for name in copies if name.endswith((".deb", ".rpm", ".run"))],
         "files": sorted(path for path in files if host.exists(path)),

@@ -21,7 +21,7 @@ from ..components import sources
 from ..components.nvidia_driver import exchange
 from ..model import sections
 from ..model.proof import MAX_AGE
-from ..plan import document, index_query, python_query, removal, security_floors, taking
+from ..plan import document, index_query, python_query, removal, removal_work, security_floors, taking
 from ..plan import users as of_users
 from ..plan.draft import Draft, make_draft
 from ..plan.finish import finish
@@ -57,6 +57,7 @@ RUN_VARIABLES = (
     "gpuwright_retry",
     "gpuwright_allow_remove",
     "gpuwright_user",
+    "gpuwright_allow_busy",
 )
 
 # Read once, where Ansible imports the action: each host's look happens in a fork of that process.
@@ -192,7 +193,8 @@ class NodeSession:
         """What the node's package index says of the packages that would change; None where nothing would, or where the
         verb only judges what is there.
         """
-        if not drafted.packages or drafted.request.verb not in (*APPLYING, "plan"):
+        beside = drafted.beside
+        if not (drafted.packages or any(beside.values())) or drafted.request.verb not in (*APPLYING, "plan"):
             return None
         repositories = drafted.context.stack.get("repositories") or []
         addresses = [url for row in repositories for url in sources.addresses(row)]
@@ -205,6 +207,7 @@ class NodeSession:
             "keep": drafted.keep,
             "origin": exchange.addresses(drafted.context.stack),
             "replaced": sorted(drafted.replaced),
+            **beside,
         }
         return cast("PackageIndex", self.action.on_node("package_index", arguments, self.task_vars))
 
@@ -223,7 +226,7 @@ class NodeSession:
     def plan(self, facts: Facts, *, only: list[str]) -> Plan:
         """The plan: drafted by the rules, and drafted again without what the node's package index turned out to lack."""
         if self.verb == "remove":
-            return removal.take_back(facts, self._request(only, None, {}))
+            return self._removal(facts, self._request(only, None, {}))
         lacking: dict[str, list[str]] = {}
         while True:
             drafted = self.draft(facts, only=only, absent=lacking)
@@ -247,6 +250,20 @@ class NodeSession:
                 seen = cast("Facts", {**facts, "history": self.facts(only, records=True)["history"]})
                 plan = finish(replace(drafted, context=replace(drafted.context, facts=seen)), index, wheels)
             return plan
+
+    def _removal(self, facts: Facts, request: Request) -> Plan:
+        """The plan of a removal, with what the node answers to it: what is in use, what would break, and what its index has of the driver
+        that is to come back.
+        """
+        question = removal.question(facts, request)
+        index = (
+            cast("PackageIndex", self.action.on_node("package_index", question, self.task_vars)) if question else None
+        )
+
+        def ask(questions: removal_work.Questions) -> removal_work.Answers:
+            return cast("removal_work.Answers", self.action.on_node("removal_answers", questions, self.task_vars))
+
+        return removal.answered(facts, request, index, ask)
 
     def save(self, kind: str, document: Mapping[str, object], *, packed: bool = False) -> None:
         """Write a document of this host into the run directory, where there is one (a role used alone has none)."""
@@ -356,6 +373,8 @@ class NodeSession:
             user=self.user,
             security=bool(run.get("gpuwright_security")),
             allow_remove=[str(name) for name in run.get("gpuwright_allow_remove") or ()],
+            no_reboot=bool(run.get("gpuwright_no_reboot")),
+            allow_busy=bool(run.get("gpuwright_allow_busy")),
         )
 
     def inputs(self) -> dict[str, Variables]:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Docker, Facts
 
 DAEMON_JSON = "/etc/docker/daemon.json"
+#: What has to be seen of it before it is written or goes.
+_SEEN = ("containers.docker.daemon_json", "containers.docker.added")
 #: The file as it was, root's alone.
 ORIGINAL = paths.BACKUP + DAEMON_JSON
 
@@ -49,10 +51,11 @@ def given_back(facts: Facts) -> GivenBack:
     if added and added["original"] == "file":
         return {"put_back": [{"src": ORIGINAL, "dest": DAEMON_JSON}], "files": [], "absent": []}
     content = _without_ours(docker)
-    unread = bool(docker["daemon_json_error"])
+    unread = bool(docker["daemon_json_error"]) or any(each in facts["unknown"] for each in _SEEN)
     gone = (not content or bool(added and added["original"] == "none")) and not unread
     file: Content = {"path": DAEMON_JSON, "content": json.dumps(content, indent=4) + "\n"}
-    return {"put_back": [], "files": [file] if content and not gone else [], "absent": [DAEMON_JSON] if gone else []}
+    writes = bool(content) and not gone and not unread
+    return {"put_back": [], "files": [file] if writes else [], "absent": [DAEMON_JSON] if gone else []}
 
 
 def _without_ours(docker: Docker) -> Table:

@@ -9,27 +9,29 @@ is not named there.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, cast
 
 from ...module_utils.base import checks, paths
 from ...module_utils.records.history import file_of
 from ..components import COMPONENTS, Context, Finding, frameworks, nvidia_driver, reboot
 from ..components.nvidia_driver import rollback, runfile
-from ..model import sections
+from ..model import index_answer, sections
+from ..model.errors import StepRefused
 from ..resolver.frameworks import FRAMEWORKS
 from ..wish.users import OF_USERS
-from . import document, refusals, taking
+from . import document, refusals, removal_work, space, taking, use
 from .request import APPLYING, Request
 from .work import of_plan
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
+    from ansible_collections.gpuwright.node.plugins.module_utils.index import PackageIndex
     from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverState, History
 
-    from ..model.plan import Plan, Removal, Removes
-    from ..model.stack import Why
+    from ..model.plan import Plan, Removal, Removes, Restore
+    from ..model.stack import Refusal, Why
 
 
 #: Files that a seal names and that are the host's own: what was merged into them is taken out again.
@@ -43,6 +45,10 @@ _OTHERS_RECORD = (
     "and run again"
 )
 
+#: Problems of the package index by which a version is not there, and not only not seen.
+_NOT_THERE = ("no-such-package", "unsolvable")
+#: The rule of what a plan says that stays.
+STAYS = "removal-stays"
 _KEYS = ("/usr/share/keyrings/", "/etc/apt/keyrings/", "/etc/pki/rpm-gpg/")
 
 #: What the roles write, and nothing else is removed: files under a name of ours, the preferences that NVIDIA's pins bring (configuration
@@ -81,6 +87,7 @@ NAME = re.compile(r"\w[\w.+:~^()-]*", re.ASCII)
 
 #: The work where nothing is taken back: of a user who works without root only the environments are.
 _NOTHING: Removal = {
+    "kept": [],
     "docker": False,
     "containerd": None,
     "rootless": [],
@@ -159,24 +166,50 @@ def _goes_up(path: str) -> bool:
     return any(part in (".", "..") for part in path.split("/"))
 
 
-def take_back(facts: Facts, request: Request) -> Plan:
-    """The plan of a node from which everything goes that gpuwright brought."""
-    found = findings(facts)
-    reason = reboot_reason(facts)
+def question(facts: Facts, request: Request) -> dict[str, object] | None:
+    """What the node's package index is asked before all: for the driver that is to come back, as module package_index takes it."""
+    original = _to_restore(facts, request)
+    if original is None or "history" in facts["unknown"] or not facts["privileged"]:
+        return None
+    copies = rollback.copies(original, facts)
+    wanted = {name: version for name, version in original["packages"].items() if name not in copies}
+    return {"packages": list(wanted), "keep": wanted} if wanted else None
+
+
+def take_back(
+    facts: Facts,
+    request: Request,
+    index: PackageIndex | None = None,
+    kept: Sequence[str] = (),
+    told: Sequence[str] = (),
+) -> Plan:
+    """The plan of a node from which everything goes that gpuwright brought.
+
+    ``index``: what the package index said of :func:`question`, None where it was not asked. ``kept``: packages that stay all the same, by
+    what the node answered; ``told``: what stays, as sentences.
+    """
+    lost = _lost(facts, request, index)
+    restores = _to_restore(facts, request) is not None and not lost
+    stays = [*kept, *(_driver_that_stays(facts) if not restores else ())]
+    found = findings(facts, stays, restores=restores)
+    reason = reboot_reason(facts, restores=restores)
     plan = document.base(facts, request)
     plan["changes"] = [document.change(name, each, {}, {}) for name, rows in found.items() for each in rows]
     plan["components"] = ["remove", *([reboot.NAME] if reason else [])] if found else []
-    plan["warnings"] = unproven(facts)
-    plan["remove"] = to_do = work(facts)
+    plan["remove"] = to_do = work(facts, stays, restores=restores)
     plan["restore"] = to_do["restore"]
     ours = taking.of_records(facts) | taking.of_driver(facts, changes=True)
     ours |= set(to_do["restore"]["packages"] if to_do["restore"] else ())
     plan["may_take"] = sorted({*ours, *request.allow_remove})
     plan["reboot"], plan["reboot_reason"] = reason is not None and bool(found), reason
+    plan["warnings"] = [*unproven(facts), *([_stays(text) for text in (*lost, *told)] if found else [])]
+    if index and restores:
+        plan["install"] = list(index["install"])
+        plan |= {"download_bytes": index["download_bytes"] or 0, "disk_bytes": index["disk_bytes"] or 0}
     unread = refusals.unread(facts)
     if unread or not found:
-        plan["checks"] = [check(facts)]
-    context = Context(facts=facts, stack={})
+        plan["checks"] = [check(facts, [])]
+    context = Context(facts=facts, stack={}, variables=request.inputs)
     plan["work"] = of_plan(plan, context)
     plan["refusals"] = (
         refusals.of_privileges(context, request) or refusals.of_unread(facts)
@@ -187,8 +220,97 @@ def take_back(facts: Facts, request: Request) -> Plan:
         document.refusal("record-foreign", text, _OTHERS_RECORD.format(records=_records(facts)))
         for text in foreign(facts)
     ]
+    plan["refusals"] += (
+        space.refusals(plan, context) + _silent(restores=restores, index=index) + use.refusals(plan, context)
+    )
     plan["ok"] = not plan["refusals"]
     return document.judged(plan, request)
+
+
+def _stays(text: str) -> Why:
+    return {"rule": STAYS, "text": text, "source": "gpuwright"}
+
+
+def answered(
+    facts: Facts,
+    request: Request,
+    index: PackageIndex | None,
+    ask: Callable[[removal_work.Questions], removal_work.Answers],
+) -> Plan:
+    """The plan, with what the node answers to it (``ask``): what is in use stays, and what the role would refuse is refused before the
+    first change. The role asks the same again, and decides by the same functions.
+    """
+    kept: list[str] = []
+    told: list[str] = []
+    also = cast("list[str]", request.inputs.get("remove", {}).get("remove_also") or [])
+    while True:
+        plan = take_back(facts, request, index, kept, told)
+        if not plan["ok"] or not plan["components"]:
+            return plan
+        first = cast("removal_work.RemovalWork", plan["work"]["remove"])
+        given: removal_work.Given = {**ask(first["ask"]), "also": also, "kept": []}
+        try:
+            # What a step is given stands in the plan that it gets.
+            found = removal_work.goes(Context(facts=facts, stack={}), {**plan, "given": given})
+        except StepRefused as error:
+            text, _, remedy = str(error).partition(" What to do: ")
+            refusal = document.refusal("removal-refused", text, remedy or None)
+            return document.judged({**plan, "refusals": [refusal], "ok": False}, request)
+        told = [*told, *found["told"]]
+        if not found["again"]:
+            return take_back(facts, request, index, kept, told)
+        kept = [*kept, *found["kept"]]
+
+
+def _to_restore(facts: Facts, request: Request) -> DriverState | None:
+    """The driver that somebody else had installed, where another one is there, and it is not left out (``remove_restore``)."""
+    original = sections.history(facts).get("original")
+    asked = request.inputs.get("remove", {}).get("remove_restore", True)
+    return original if original and asked and sections.user(facts) is None and _replaced(original, facts) else None
+
+
+def _lost(facts: Facts, request: Request, index: PackageIndex | None) -> list[str]:
+    """Why the driver that somebody else had installed does not come back, as sentences."""
+    original = _to_restore(facts, request)
+    if original is None or _silent(restores=True, index=index):
+        return []
+    versions = index_answer.candidates(index) if index else original["packages"]
+    holds = [name for name in facts["packages"]["holds"] or () if name in _driver_that_stays(facts)]
+    held = f", held (apt-mark unhold {' '.join(holds)})" if holds else ""
+    left = (
+        f"driver {facts['driver']['user_version']} stays{held}"
+        if _driver_that_stays(facts)
+        else "this node is without a driver of NVIDIA's after the removal"
+    )
+    return [
+        f"driver {original['version']}, which somebody else had installed, cannot come back: {row['text']}; {left}."
+        f" To have it back: {row['remedy']}"
+        for row in rollback.refusals(original, facts, versions)
+    ]
+
+
+def _silent(*, restores: bool, index: PackageIndex | None) -> list[Refusal]:
+    """That nobody knows whether the driver can come back: an index that does not answer has lost nothing."""
+    problems = index["problems"] if index else ()
+    rows = [row for row in problems if row["kind"] not in _NOT_THERE and row.get("needed", True)]
+    if not rows or not restores:
+        return []
+    remedy = "have it answer and run again; or go without the driver that somebody else had installed: -e remove_restore=false"
+    return [
+        document.refusal(
+            "restore-unknown", f"whether the driver before can come back is not known: {rows[0]['text']}", remedy
+        )
+    ]
+
+
+def _driver_that_stays(facts: Facts) -> list[str]:
+    """The present driver's packages, where the driver before does not come back and both have packages of one name: without those of ours
+    the rest would be no driver.
+    """
+    original = sections.history(facts).get("original")
+    present = facts["driver"]["packages"] or {}
+    both = original is not None and _replaced(original, facts) and set(original["packages"]) & set(present)
+    return list(present) if both else []
 
 
 def _records(facts: Facts) -> str:
@@ -196,8 +318,10 @@ def _records(facts: Facts) -> str:
     return user["records"][0] if user else paths.STATE
 
 
-def findings(facts: Facts, kept: Collection[str] = ()) -> dict[str, list[Finding]]:
-    """What there is to take back, by component; nothing where gpuwright never was. ``kept``: packages that stay all the same."""
+def findings(facts: Facts, kept: Collection[str] = (), *, restores: bool = True) -> dict[str, list[Finding]]:
+    """What there is to take back, by component; nothing where gpuwright never was. ``kept``: packages that stay all the same;
+    ``restores``: whether the driver comes back that somebody else had installed.
+    """
     history = sections.history(facts)
     found: dict[str, list[Finding]] = {}
     for name, component in COMPONENTS.items():
@@ -207,7 +331,7 @@ def findings(facts: Facts, kept: Collection[str] = ()) -> dict[str, list[Finding
         if by_its_role:
             found[name] = list(by_its_role)
     original = history.get("original")
-    if original and _replaced(original, facts):
+    if restores and original and _replaced(original, facts):
         found[nvidia_driver.NAME] = [rollback.finding(original, facts)]
     if history.get("environments"):
         reason = "the environments of frameworks"
@@ -223,15 +347,18 @@ def findings(facts: Facts, kept: Collection[str] = ()) -> dict[str, list[Finding
     if others:
         reason = f"{len(others)} packages that came with gpuwright"
         found["packages"] = [Finding("remove", reason, packages=others)]
-    files = _files(facts)
+    files = _files(facts, kept)
     if files or history.get("components"):
         found["files"] = [Finding("remove", "files that gpuwright wrote, and its records", files=files)]
     return found
 
 
-def _files(facts: Facts) -> list[str]:
-    """The files that go: those of the record and the seals, without the sources of packages that stay for want of a record."""
-    stays = {*MERGED, *unrecorded(facts).get("files", ())}
+def _files(facts: Facts, kept: Collection[str] = ()) -> list[str]:
+    """The files that go: those of the record and the seals, without the sources of packages that stay for want of a record, and without
+    what keeps another driver from the cards where ours stays.
+    """
+    drives = set(kept) & set(facts["driver"]["packages"] or {})
+    stays = {*MERGED, *unrecorded(facts).get("files", ()), *(removal_work.OF_THE_DRIVER if drives else ())}
     return [
         path for path in sections.history(facts).get("files") or () if path not in stays and not _is_key(path, stays)
     ]
@@ -275,25 +402,27 @@ def packages(facts: Facts) -> list[str]:
     return [name for name in history.get("brought") or () if name not in keep and not BOOTS.match(name)]
 
 
-def work(facts: Facts) -> Removal:
-    """What the role `remove` does."""
+def work(facts: Facts, kept: Collection[str] = (), *, restores: bool = True) -> Removal:
+    """What the role `remove` does, see :func:`findings`."""
     history = sections.history(facts)
     if sections.user(facts) is not None:
         return {**_NOTHING, "environments": list(history.get("environments") or ())}
     original = history.get("original")
-    files = _files(facts)
+    files = _files(facts, kept)
+    going = [name for name in packages(facts) if name not in kept]
     of_components: Removes = {}
     for component in COMPONENTS.values():
         of_components |= component.removes(facts, files)
     return {
         **of_components,
-        "packages": packages(facts),
+        "packages": going,
+        "kept": list(kept),
         "runfile": runfile_of_ours(facts),
         "files": files,
         "environments": list(history.get("environments") or ()),
-        "services": _services(history, packages(facts)),
+        "services": _services(history, going),
         "streams": rollback.streams(facts, history.get("streams") or {}),
-        "restore": rollback.work(original, facts) if original and _replaced(original, facts) else None,
+        "restore": rollback.work(original, facts) if restores and original and _replaced(original, facts) else None,
     }
 
 
@@ -304,8 +433,10 @@ def _services(history: History, going: Collection[str]) -> list[str]:
     return [*(history.get("services") or ()), *of_packages]
 
 
-def reboot_reason(facts: Facts) -> str | None:
+def reboot_reason(facts: Facts, *, restores: bool = True) -> str | None:
     """Why the node has to boot again: a module without its packages runs on."""
+    if not restores and _driver_that_stays(facts):
+        return None
     loaded = facts["driver"]["loaded_version"]
     if not loaded or "nvidia" not in (facts["kernel"]["loaded"] or {}):
         return None
@@ -318,9 +449,9 @@ def reboot_reason(facts: Facts) -> str | None:
     return f"driver {loaded} stays in the kernel until the next boot, and no other driver can have the card"
 
 
-def left(facts: Facts, kept: Collection[str]) -> str:
+def left(facts: Facts, kept: Collection[str], *, restores: bool = True) -> str:
     """What is still there after a removal, as a sentence; nothing where all is gone. The records go after this look."""
-    found = findings(facts, kept)
+    found = findings(facts, kept, restores=restores)
     files = found.pop("files", None)
     told = [row.reason for rows in found.values() for row in rows]
     told += [f"the file {path}" for path in (files[0].files if files else ())]
@@ -328,15 +459,35 @@ def left(facts: Facts, kept: Collection[str]) -> str:
     return f"still there: {'; '.join(told)}" if told else ""
 
 
-def check(facts: Facts) -> Check:
-    """The judgement of a node from which all went that gpuwright is known to have brought."""
+def check(facts: Facts, told: Sequence[str]) -> Check:
+    """The judgement of a node from which all went that gpuwright is known to have brought. ``told``: what stays by the plan."""
     unread = refusals.unread(facts)
     if unread:
         return checks.incomplete("removal.left", "; ".join(unread.values()))
     stays = unrecorded(facts)
-    told = unrecorded_text(stays) if stays else "; ".join(row["text"] for row in unproven(facts))
-    if not told:
-        return checks.passed("removal.left", reason="nothing of gpuwright is on this node")
+    unsure = unrecorded_text(stays) if stays else "; ".join(row["text"] for row in unproven(facts))
+    if not unsure:
+        reason = f"all is gone that may go; {' '.join(told)}" if told else "nothing of gpuwright is on this node"
+        return checks.passed("removal.left", reason=reason)
     manager = "dnf remove" if facts["packages"]["manager"] == "dnf" else "apt-get purge"
     remedy = f"take away what you do not want with {manager}, and the sources with rm"
-    return checks.incomplete("removal.left", told, action="configure", remedy=remedy)
+    return checks.incomplete("removal.left", unsure, action="configure", remedy=remedy)
+
+
+def check_of_driver(facts: Facts, restored: Restore, *, pending: bool) -> Check:
+    """The judgement of the driver that came back: the one that the cards have now, not the one that went."""
+    version, loaded, there = restored["version"], facts["driver"]["loaded_version"], facts["driver"]["packages"] or {}
+    remedy = (
+        "read the kernel log (dmesg | grep -iE 'nvidia|nouveau'), boot, or install a driver: gpuwright up --want driver"
+    )
+    if there != restored["packages"]:
+        reason = f"driver {version} is not back as it was: {facts['driver']['user_version'] or 'none'} is there"
+        return checks.failed("removal.driver", reason=reason, remedy=remedy)
+    if not facts["pci"]["gpus"] or (pending and loaded != version):
+        return checks.skipped(
+            "removal.driver", f"driver {version} is back, and there is no card, or the boot is still to come"
+        )
+    if loaded != version:
+        reason = f"driver {version} is back, and the kernel has {loaded or 'none'}"
+        return checks.failed("removal.driver", reason=reason, remedy=remedy)
+    return checks.passed("removal.driver", reason=f"driver {version}, which was there before, is back and loaded")

@@ -15,16 +15,19 @@ from typing import TYPE_CHECKING, TypedDict, cast
 
 from ...module_utils.base import paths
 from ...module_utils.observe import environment_builds, jupyter_kernels
-from ..components import COMPONENTS, nouveau_blacklist, repair
+from ...module_utils.records.data_directories import DOCKER
+from ..components import COMPONENTS, busy, nouveau_blacklist, repair
 from ..components.daemon_json import GivenBack, given_back
 from ..model import sections
 from ..model.errors import StepRefused
+from . import engines
+from .engines import Engine
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
 
     from ..components.base import Context, Step
-    from ..model.plan import Removal
+    from ..model.plan import Plan, Removal
 
 
 #: Directories of ours, and those of the drop-ins: they go where nothing else is inside.
@@ -38,30 +41,27 @@ DIRECTORIES = (
 #: The tasks of the components that are taken back by their own role, while the driver is there yet. What was set last goes first: settings
 #: of the cards before their parts.
 _BY_ROLE = {name: component.undo for name, component in reversed(COMPONENTS.items()) if component.take_back}
+#: What keeps another driver from the cards, as long as ours is there.
+OF_THE_DRIVER = (nouveau_blacklist.BLACKLIST, nouveau_blacklist.DRACUT)
 #: dnf's own list of locks, in which the role nvidia_driver has its lines.
 LOCKS = "/etc/dnf/plugins/versionlock.list"
-#: What packages made for themselves, by package. Nothing of a user is in it: an engine with containers, images or volumes stays. DKMS made
-#: a key to sign modules with, and DCGM a directory for its log.
-_MADE = (
-    *product(("docker.io", "docker-ce"), ("/var/lib/docker", "/var/lib/containerd")),
-    ("dkms", "/var/lib/dkms"),
-    ("datacenter-gpu-manager-4-core", "/var/log/nvidia-dcgm"),
-)
+#: What packages made for themselves, by package, and nothing of a user is in: DCGM a directory for its log.
+_MADE = (("datacenter-gpu-manager-4-core", "/var/log/nvidia-dcgm"),)
+#: What dpkg's purge of a package deletes of its users, read in the scripts of Debian's packages, and where Grafana keeps what people
+#: made in it. Such a package is only removed where something is in there; what it leaves is told.
+_PURGED: Mapping[str, Sequence[str]] = {
+    "docker.io": (DOCKER,),
+    "prometheus": ("/var/lib/prometheus/metrics", "/var/lib/prometheus/metrics2"),
+    "prometheus-alertmanager": ("/var/lib/prometheus/alertmanager",),
+    "prometheus-node-exporter": ("/var/lib/prometheus/node-exporter",),
+    "grafana": ("/var/lib/grafana",),
+}
+#: The key that DKMS signs modules with. The firmware may know it, and modules of others be signed with it.
+_SIGNING_KEYS = ("/var/lib/dkms/mok.key", "/var/lib/dkms/mok.pub")
 #: What goes by other ways than a removal of packages.
 _ENGINE_SERVICES = ("docker.service", "containerd.service")
 _KEY = "gpg-pubkey-"
 
-#: What Docker holds. An engine that came with gpuwright and is in use by now is not taken from its user: purging it would delete that.
-_HOLDINGS = (
-    ["docker", "ps", "--all", "--quiet"],
-    ["docker", "image", "ls", "--quiet"],
-    ["docker", "volume", "ls", "--quiet"],
-)
-#: The engine as the distributions and as Docker itself has it, each with what only goes with it.
-_ENGINES: Mapping[str, Sequence[str]] = {
-    "docker.io": ("docker.io", "docker-cli"),
-    "docker-ce": ("docker-ce", "docker-ce-cli", "containerd.io", "docker-buildx-plugin", "docker-compose-plugin"),
-}
 #: What the engine needs: names of packages begin a line, everything else that apt tells is indented.
 _APT_NEEDS = [
     *(
@@ -89,10 +89,12 @@ _APT_SOURCES = "/etc/apt/sources.list.d/"
 _DNF_SOURCES = "/etc/yum.repos.d/"
 #: What lets the boot loader have its own default kernel again.
 _HOOKS = re.compile(r"/etc/kernel/(postinst[.]d/zz-gpuwright|install[.]d/95-gpuwright)")
-#: What the role repositories puts aside, and nothing else is put back.
+#: What the role repositories puts aside, and nothing else is put back. An older copy of such a file is called after its time.
 _BACKED_UP = re.compile(
-    re.escape(paths.BACKUP) + r"(/etc/(apt/sources[.]list|apt/sources[.]list[.]d/[^/]+|yum[.]repos[.]d/[^/]+))"
+    re.escape(paths.BACKUP) + r"(/etc/(apt/sources[.]list|apt/sources[.]list[.]d/[^/]+|yum[.]repos[.]d/[^/]+)(?<!~))"
 )
+#: Where what was put aside and is not put back is kept, and what is changed today: the records of ours go.
+KEPT = "/var/backups/gpuwright"
 
 
 class There(TypedDict):
@@ -113,20 +115,40 @@ class _Answer(TypedDict):
 
 
 class Answer(_Answer, total=False):
-    """What a program printed."""
+    """What a program printed, and its exit status: None where it did not end."""
 
+    rc: int | None
     stdout_lines: list[str]
+    error: str
 
 
-class Given(TypedDict):
+class Aside(TypedDict, total=False):
+    """A file of the host's that was put aside, and what is in its place ``now``: see module_utils/packages/removal_answers.py."""
+
+    path: str
+    now: str
+
+
+class _Untried(TypedDict, total=False):
+    """``untried``: why dnf does not try the removal."""
+
+    untried: str | None
+
+
+class Answers(_Untried):
     """What the node answered: ``answers`` and ``there``, the results of the questions; ``others``, what else dnf would remove; ``aside``,
-    the files that were put aside. ``also``: packages that may go with ours; ``kept``: what stays (empty the first time).
+    the files that were put aside.
     """
 
     answers: list[Answer]
     there: list[Looked]
     others: list[str]
-    aside: list[dict[str, object]]
+    aside: list[Aside]
+
+
+class Given(Answers):
+    """What the role knows by then. ``also``: packages that may go with ours; ``kept``: what stays (empty the first time)."""
+
     also: list[str]
     kept: list[str]
 
@@ -140,16 +162,20 @@ class Questions(TypedDict):
 
 
 class PutBack(TypedDict):
-    """A file of the host that was put aside, and its place."""
+    """A file of the host, and where it goes."""
 
     src: str
     dest: str
 
 
 class Docker(GivenBack):
-    """What becomes of Docker's configuration. ``restart``: whether the engine is to read it, where nothing runs in it."""
+    """What becomes of Docker's configuration. ``restart``: whether the engine is to read it; ``may``: whether it is restarted for that,
+    and ``why`` not.
+    """
 
     restart: bool
+    may: bool
+    why: str
 
 
 class ByRole(TypedDict):
@@ -162,29 +188,34 @@ class ByRole(TypedDict):
 class RemovalWork(TypedDict, total=False):
     """What the role does; and what it asks first, before the first change.
 
-    ``again``: it asks once more, because the packages ``kept`` stay with an engine that holds ``held`` containers, images or volumes.
+    ``again``: it asks once more, because the packages ``kept`` stay with an engine that is in use, or may be. ``told``: what stays, as
+    sentences.
     ``driver``: whether something of ``by_role`` (roles that take back what they did, each by tasks of its own), ``restore`` (a driver) and
     ``runfile`` (an uninstaller) is to be done.
-    ``settings_stay``: packages that are removed and not purged. ``also``: what dnf takes away: packages of ours and those that may
-    go with them; ``keys``: rpm's own of package sources. ``locks``: whether lines of ours may be in dnf's list. ``streams``: module
-    streams to go back to; ``stream_files``: what dnf keeps of those that nobody had enabled, as patterns. ``made``: what packages
-    made for themselves. ``engine``: whether its group goes. ``hooks``: programs that give the boot loader its default back.
-    ``reload``: whether units of systemd went; ``menu``: whether the boot menu has to be written. ``caches``: patterns of what dnf
-    has of package sources. ``rebuild``: the program that makes the initramfs.
+    ``packages`` go: apt purges those in ``purged``, and only removes those in ``removed``, of which a purge would delete data, or settings
+    that lay here before. ``also``: what dnf takes away: packages of ours and those that may go with them; ``keys``: rpm's own of package
+    sources. ``locks``: whether lines of ours may be in dnf's list. ``streams``: module streams to go back to; ``stream_files``: what dnf
+    keeps of those that nobody had enabled, as patterns. ``made``: what packages made for themselves. ``engine``: whether its group goes.
+    ``hooks``: programs that give the boot loader its default back. ``reload``: whether units of systemd went; ``menu``: whether the boot
+    menu has to be written. Of files that were put aside ``put_back`` are those in whose place is nothing; of those in ``unmark`` the
+    lines that were put out of force count again; ``keep`` (in ``keep_directories``): copies of what would be lost, or is changed.
+    ``caches``: patterns of what dnf has of package sources. ``rebuild``: the program that makes the initramfs.
     """
 
     ask: Questions
     again: bool
     kept: list[str]
-    held: int
+    told: list[str]
     driver: bool
     by_role: list[ByRole]
     restore: bool
     runfile: bool
     docker: Docker
+    containerd: busy.Restart
     environments: list[str]
     packages: list[str]
-    settings_stay: list[str]
+    removed: list[str]
+    purged: list[str]
     units: list[str]
     also: list[str]
     rpm_keys: list[str]
@@ -198,6 +229,9 @@ class RemovalWork(TypedDict, total=False):
     reload: bool
     menu: bool
     directories: list[str]
+    keep_directories: list[str]
+    keep: list[PutBack]
+    unmark: list[str]
     put_back: list[PutBack]
     caches: list[str]
     rebuild: list[str]
@@ -212,25 +246,42 @@ def begin(context: Context, plan: Mapping[str, object]) -> RemovalWork:
 def goes(context: Context, plan: Mapping[str, object]) -> RemovalWork:
     """What goes, by what the node answered (``plan["given"]``). Raises StepRefused where something would go that is not ours."""
     facts, wanted, given = context.facts, cast("Removal", plan["remove"]), cast("Given", plan["given"])
-    said = {tuple(each["item"]): each.get("stdout_lines") or [] for each in given["answers"]}
+    said = _said(given["answers"])
     there = {each["item"] for each in given["there"] if each["stat"]["exists"]}
     _refuse_unmarked(wanted["environments"], there)
-    held = [line for question in _HOLDINGS for line in said.get(tuple(question), ())]
-    if held and not given["kept"]:
-        needs = _needs_question(facts, wanted["packages"])
-        engine = {*_engine(wanted["packages"]), *_needs(said.get(tuple(needs), ()))}
-        kept = [name for name in wanted["packages"] if name in engine]
-        ask = _questions(facts, wanted, _without(wanted["packages"], kept))
-        return {"ask": ask, "again": True, "kept": kept, "held": len(held)}
+    stays = engines.staying(facts, wanted["packages"], said)
+    kept = _kept(facts, wanted["packages"], stays, said)
+    if set(kept) - set(given["kept"]):
+        kept = [name for name in wanted["packages"] if name in {*kept, *given["kept"]}]
+        return {
+            "ask": _questions(facts, wanted, _without(wanted["packages"], kept)),
+            "again": True,
+            "kept": kept,
+            "told": engines.told(facts, stays, kept),
+        }
     packages = _without(wanted["packages"], given["kept"])
-    _refuse_others(packages, [*_going(said.get(tuple(_TRIAL + packages), ())), *given["others"]], given["also"])
+    _refuse_untried(packages, said, given.get("untried"))
+    _refuse_others(packages, [*_going(said.get(tuple(_TRIAL + packages)) or ()), *given["others"]], given["also"])
+    settings = sections.history(facts).get("settings") or ()
+    removed = [
+        name for name in packages if name in settings or _data_of(facts, name, packages, wanted["files"], said, there)
+    ]
     return {
         "again": False,
+        "kept": given["kept"],
+        "told": [
+            *engines.told(facts, stays, given["kept"]),
+            *_told(facts, packages, removed, there),
+            *_told_of_files(facts, given["aside"]),
+        ],
+        "removed": removed,
+        "purged": _without(packages, removed),
         **_of_driver(wanted, cast("list[dict[str, object]]", plan["changes"])),
         "environments": wanted["environments"],
         **_of_packages(facts, wanted, packages, given["also"], there),
         **_of_files(facts, wanted, said, given["aside"]),
-        "docker": _docker(facts, packages),
+        "docker": _docker(facts, plan, packages),
+        "containerd": busy.restart(facts, cast("Plan", plan), "containerd"),
     }
 
 
@@ -239,28 +290,70 @@ STEPS: Mapping[str, Step] = {"begin": begin, "goes": goes}
 
 def _questions(facts: Facts, wanted: Removal, packages: Sequence[str]) -> Questions:
     manager = facts["packages"]["manager"]
-    engine = _engine(wanted["packages"]) and facts["containers"]["docker"]["active"]
-    commands = [*_HOLDINGS, _needs_question(facts, wanted["packages"])] if engine else []
+    commands = engines.questions(facts, wanted["packages"])
+    commands += [_needs_question(facts, engine) for engine in engines.of_packages(wanted["packages"])]
     if manager == "apt":
         commands += [_list_question(path) for path in wanted["files"] if path.startswith(_APT_SOURCES)]
+        commands += [_data_question(path, wanted["files"]) for name in packages for path in _searched(name)]
         commands += [[*_TRIAL, *packages]] if packages else []
     marks = [mark for path in wanted["environments"] for mark in _marks(path)]
+    purged = [path for name in packages for path in _PURGED.get(name, ())]
+    keys = _SIGNING_KEYS if "dkms" in packages else ()
     return {
         "commands": commands,
-        "there": [*marks, *([LOCKS] if manager == "dnf" else [])],
+        "there": list(
+            dict.fromkeys([*marks, *purged, *engines.data_of(packages), *keys, *([LOCKS] if manager == "dnf" else [])])
+        ),
         "rpms": _rpms(packages) if manager == "dnf" else [],
     }
 
 
-def _engine(packages: Collection[str]) -> Sequence[str]:
-    """The engine among packages, with what only goes with it; nothing where none of them is one."""
-    return next((names for name, names in _ENGINES.items() if name in packages), ())
+def _said(answers: Iterable[Answer]) -> dict[tuple[str, ...], list[str] | None]:
+    """What each program printed; None where it did not say that it went well."""
+    return {tuple(each["item"]): each.get("stdout_lines") or [] if each.get("rc") == 0 else None for each in answers}
 
 
-def _needs_question(facts: Facts, packages: Collection[str]) -> list[str]:
-    """What the engine among packages needs."""
+def _needs_question(facts: Facts, engine: Engine) -> list[str]:
+    """What an engine needs: of those that are it the installed one."""
     asked = _DNF_NEEDS if facts["packages"]["manager"] == "dnf" else _APT_NEEDS
-    return [*asked, *_engine(packages)[:1]]
+    there = [name for name in engine.packages if name in (facts["packages"]["installed"] or {})]
+    return [*asked, *(there or engine.packages)[:1]]
+
+
+def _kept(facts: Facts, packages: Sequence[str], stays: Collection[str], said: engines.Said) -> list[str]:
+    """The packages that stay: engines, with all that they need."""
+    kept: set[str] = set()
+    for engine in engines.of_packages(packages):
+        if engine.title in stays:
+            needs = said.get(tuple(_needs_question(facts, engine)))
+            kept |= {*engine.packages, *engine.beside, *_needs(needs or ())}
+    return [name for name in packages if name in kept]
+
+
+def _searched(package: str) -> Sequence[str]:
+    """The directories that are searched for data: what is in an engine, it says itself."""
+    return () if engines.of_packages([package]) else _PURGED.get(package, ())
+
+
+def _data_question(directory: str, files: Iterable[str]) -> list[str]:
+    """The first file in a directory that is none of ours."""
+    ours = [word for path in files if path.startswith(f"{directory}/") for word in ("!", "-path", path)]
+    return ["find", directory, "-mindepth", "1", "!", "-type", "d", *ours, "-print", "-quit"]
+
+
+def _data_of(
+    facts: Facts,
+    package: str,
+    going: Sequence[str],
+    files: Sequence[str],
+    said: engines.Said,
+    there: Collection[str],
+) -> list[str]:
+    """The directories with something of a user's, or nobody knows, that a purge of a package would delete."""
+    if engines.of_packages([package]):
+        return [path for path in _PURGED.get(package, ()) if path in there and path not in engines.ours(facts, going)]
+    found = {path: said.get(tuple(_data_question(path, files))) for path in _PURGED.get(package, ())}
+    return [path for path, lines in found.items() if path in there and lines != []]
 
 
 def _list_question(source: str) -> list[str]:
@@ -296,6 +389,16 @@ def _refuse_others(packages: Sequence[str], going: Iterable[str], also: Collecti
         )
 
 
+def _refuse_untried(packages: Sequence[str], said: engines.Said, by_dnf: str | None) -> None:
+    trial = tuple(_TRIAL + list(packages))
+    reason = by_dnf or ("apt-get fails" if trial in said and said[trial] is None else None)
+    if reason:
+        raise StepRefused(
+            f"Expected the package manager to try the removal of {len(packages)} packages. Found: {reason}. Nothing was removed."
+            " What to do: correct what it names (apt-get check, apt-get --fix-broken install; dnf check), then run again."
+        )
+
+
 def _going(lines: Iterable[str]) -> list[str]:
     """Packages that apt would remove."""
     return [found[1] for line in lines if (found := _GOING.match(line))]
@@ -304,6 +407,39 @@ def _going(lines: Iterable[str]) -> list[str]:
 def _needs(lines: Iterable[str]) -> list[str]:
     """Packages in what the package manager says, without their architectures."""
     return [line.partition(":")[0] for line in lines if re.match(r"[a-z0-9]", line)]
+
+
+def _told(facts: Facts, packages: Sequence[str], removed: Sequence[str], there: Collection[str]) -> list[str]:
+    """What stays of the packages that go, with the command that would take it away."""
+    purge = {path: name for name in removed for path in _PURGED.get(name, ()) if path in there}
+    stays = [path for path in engines.data_of(packages) if path in there and path not in engines.ours(facts, packages)]
+    return [
+        *(
+            f"{path} stays with what is in it, and so does the configuration of {name}. To have both deleted: apt-get purge {name}"
+            for path, name in purge.items()
+            if path not in stays
+        ),
+        *(
+            f"{path} stays: no record says that it was made here. To have it deleted, if nobody needs it: rm -r {path}"
+            for path in stays
+        ),
+        *(
+            f"{path} stays: the firmware may know the key, and modules of others be signed with it. To have it deleted: mokutil --delete"
+            f" {_SIGNING_KEYS[1]}, boot, rm {' '.join(_SIGNING_KEYS)}"
+            for path in _SIGNING_KEYS[1:]
+            if path in there
+        ),
+    ]
+
+
+def _told_of_files(facts: Facts, aside: Iterable[Aside]) -> list[str]:
+    """The files of the host's that somebody wrote since."""
+    kept = [each["src"].removeprefix(paths.BACKUP) for each in _given_back(facts, aside)["keep"]]
+    changed = [path for path in kept if path.startswith("/etc/") and not path.endswith("~")]
+    return [
+        f"{path} is another one today than gpuwright left: it stays, without what is ours. As it was before, it is kept in {KEPT}"
+        for path in dict.fromkeys(changed)
+    ]
 
 
 def _without(names: Iterable[str], others: Collection[str]) -> list[str]:
@@ -329,7 +465,6 @@ def _of_packages(
     services = facts["services"]
     return {
         "packages": packages,
-        "settings_stay": [name for name in packages if name in (sections.history(facts).get("settings") or ())],
         "units": [
             name
             for name in _without(wanted["services"], _ENGINE_SERVICES)
@@ -340,9 +475,24 @@ def _of_packages(
         "locks": LOCKS in there,
         "streams": {name: stream for name, stream in streams.items() if stream},
         "stream_files": ["".join(pair) for pair in product(left, (".module", ":*"))],
-        "made": [path for package, path in _MADE if package in packages],
-        "engine": bool(_engine(packages)),
+        "made": [
+            *(path for path in engines.ours(facts, packages) if path in there),
+            *_failed_builds(facts, packages),
+            *(path for package, path in _MADE if package in packages),
+        ],
+        "engine": _has_docker(packages),
     }
+
+
+def _has_docker(packages: Collection[str]) -> bool:
+    return any(engine.daemon == "docker" for engine in engines.of_packages(packages))
+
+
+def _failed_builds(facts: Facts, packages: Collection[str]) -> list[str]:
+    """What DKMS keeps of builds that failed of the drivers that were tried here. What was built goes with its package."""
+    tried = {row["version"] for row in sections.history(facts)["failed"]}
+    rows = facts["dkms"]["failed"] if "dkms" in packages else ()
+    return list(dict.fromkeys(str(PurePosixPath(row["log"]).parents[1]) for row in rows if row["version"] in tried))
 
 
 def _rpms(packages: Iterable[str]) -> list[str]:
@@ -353,21 +503,47 @@ def _rpms(packages: Iterable[str]) -> list[str]:
 def _of_files(
     facts: Facts,
     wanted: Removal,
-    said: Mapping[tuple[str, ...], list[str]],
-    aside: Iterable[Mapping[str, object]],
+    said: engines.Said,
+    aside: Iterable[Aside],
 ) -> RemovalWork:
     files = wanted["files"]
-    moved = [found for each in aside if (found := _BACKED_UP.fullmatch(str(each["path"])))]
+    back = _given_back(facts, aside)
     return {
         "hooks": [path for path in files if _HOOKS.match(path)],
         "absent": [*_lists(files, said), *files, *_credentials(files), *_compiled(files)],
         "reload": any(path.startswith("/etc/systemd/system/") for path in files),
         "menu": repair.BOOT_SETTING in files,
         "directories": [] if sections.user(facts) is not None else [*_of_kernels(files), *DIRECTORIES],
-        "put_back": [{"src": found[0], "dest": found[1]} for found in moved],
+        **back,
         "caches": [f"{name}*" for name in _repository_ids(files)],
         "rebuild": nouveau_blacklist.rebuild(facts["kernel"]) if wanted["initramfs"] else [],
     }
+
+
+def _given_back(facts: Facts, aside: Iterable[Aside]) -> RemovalWork:
+    """What becomes of the files that were put aside. Nothing that is there today is written over: an old list of package sources is another
+    release's.
+    """
+    by_role = {each["src"] for each in given_back(facts)["put_back"]}
+    rows = [(each["path"], each.get("now", "other")) for each in aside if each["path"] not in by_role]
+    found = {path: known[1] for path, _now in rows if (known := _BACKED_UP.fullmatch(path))}
+    marked = [place for path, place in found.items() if (path, "marked") in rows]
+    lost = [path for path, now in rows if now in ("marked", "other") or path not in found]
+    keep = [
+        *({"src": path, "dest": f"{KEPT}/before{path.removeprefix(paths.BACKUP)}"} for path in lost),
+        *({"src": place, "dest": f"{KEPT}/today{place}"} for place in marked),
+    ]
+    return {
+        "put_back": [{"src": path, "dest": place} for path, place in found.items() if (path, "absent") in rows],
+        "unmark": [place for path, place in found.items() if {(path, "marked"), (path, "left")} & set(rows)],
+        "keep": cast("list[PutBack]", keep),
+        "keep_directories": sorted({str(each) for row in keep for each in _parents(row["dest"])}),
+    }
+
+
+def _parents(path: str) -> list[PurePosixPath]:
+    """The directories of a copy, from the one of ours on."""
+    return [each for each in PurePosixPath(path).parents if each.is_relative_to(KEPT)]
 
 
 def _compiled(files: Iterable[str]) -> list[str]:
@@ -380,9 +556,9 @@ def _of_kernels(files: Iterable[str]) -> list[str]:
     return [str(PurePosixPath(path).parent) for path in files if path.startswith(f"{jupyter_kernels.DIRECTORY}/")]
 
 
-def _lists(files: Iterable[str], said: Mapping[tuple[str, ...], list[str]]) -> list[str]:
+def _lists(files: Iterable[str], said: engines.Said) -> list[str]:
     """The lists that apt has of the package sources that go."""
-    lines = chain.from_iterable(said.get(tuple(_list_question(path)), ()) for path in files)
+    lines = chain.from_iterable(said.get(tuple(_list_question(path))) or () for path in files)
     names = dict.fromkeys(_LIST.sub("", line) for line in lines if "_Packages" in line)
     return [f"{name}_{kind}" for name, kind in product(names, _LIST_KINDS)]
 
@@ -404,7 +580,7 @@ def _credentials(files: Sequence[str]) -> list[str]:
     ]
 
 
-def _docker(facts: Facts, packages: Collection[str]) -> Docker:
+def _docker(facts: Facts, plan: Mapping[str, object], packages: Collection[str]) -> Docker:
     """Docker's configuration without what was put in."""
-    restart = bool(facts["containers"]["docker"]["active"]) and not _engine(packages)
-    return {**given_back(facts), "restart": restart}
+    restart = bool(facts["containers"]["docker"]["active"]) and not _has_docker(packages)
+    return {**given_back(facts), "restart": restart, **busy.restart(facts, cast("Plan", plan), "docker")}

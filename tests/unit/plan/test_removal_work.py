@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
+import re
 from typing import Any
 
 import pytest
+import yaml
 
+from ansible_collections.gpuwright.node.plugins.module_utils.packages import sources
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import COMPONENTS, Context
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import StepRefused
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import removal_work
@@ -18,13 +20,15 @@ _TORCH = "/opt/gpuwright/pytorch"
 _MARK, _UNFINISHED = f"{_TORCH}/gpuwright-constraints.txt", "/opt/gpuwright/.pytorch.unfinished"
 _SOURCE = "/etc/apt/sources.list.d/gpuwright-nvidia-cuda.sources"
 _REPO = "/etc/yum.repos.d/gpuwright-nvidia-cuda.repo"
-_HOLDINGS = ["ps", "image", "volume"]
+_HOLDINGS = ["ps", "image", "volume", "network", "plugin"]
+_DOCKER, _CONTAINERD = "/var/lib/docker", "/var/lib/containerd"
 
 
 def wanted(**changes: Any) -> dict[str, Any]:
     """What the plan takes back."""
     return {
-        "packages": ["libcuda1", "dkms", "fio"],
+        "packages": ["libcuda1", "gdisk", "fio"],
+        "kept": [],
         "runfile": False,
         "mig": [],
         "gpu_settings": [],
@@ -40,32 +44,36 @@ def wanted(**changes: Any) -> dict[str, Any]:
 
 
 def plan(remove: dict[str, Any], **changes: Any) -> dict[str, Any]:
-    return {"remove": remove, "changes": [], "restore": remove["restore"], **changes}
+    return {"remove": remove, "changes": [], "restore": remove["restore"], "allow_busy": False, **changes}
 
 
 def dnf(**changes: Any) -> Any:
     return nodes.merged(nodes.bare(packages={"manager": "dnf"}), changes)
 
 
-def engine(**changes: Any) -> Any:
-    """A node whose Docker runs."""
-    return nodes.merged(nodes.bare(), {"containers": {"docker": {"installed": True, "active": True, **changes}}})
+def engine(made: tuple[str, ...] = (), **changes: Any) -> Any:
+    """A node whose Docker and containerd run. ``made``: directories that the record says were made here."""
+    docker, beside = {"installed": True, "active": True, **changes}, {"installed": True, "active": True}
+    facts = nodes.merged(nodes.bare(), {"containers": {"docker": docker, "containerd": beside}})
+    facts["history"] = {"drivers": [], "failed": [], "made": list(made)}
+    return facts
 
 
 def asked(remove: dict[str, Any], facts: Any = None) -> Any:
     return removal_work.begin(Context(facts=facts or nodes.bare(), stack={}), plan(remove))["ask"]
 
 
-def answers(ask: Any, *rules: tuple[str, list[str]]) -> list[dict[str, Any]]:
-    """Results of the commands: the lines of the first rule whose word is in one."""
+def answers(ask: Any, *rules: tuple[str, list[str] | None]) -> list[dict[str, Any]]:
+    """Results of the commands: the lines of the first rule whose word is in one; None for one that does not answer."""
+    found = [(argv, next((lines for word, lines in rules if word in argv), [])) for argv in ask["commands"]]
     return [
-        {"item": argv, "stdout_lines": next((lines for word, lines in rules if word in argv), [])}
-        for argv in ask["commands"]
+        {"item": argv, "rc": None if lines is None else 0, "stdout_lines": lines or [], "error": None}
+        for argv, lines in found
     ]
 
 
 def goes(
-    remove: dict[str, Any], *rules: tuple[str, list[str]], facts: Any = None, changes: Any = None, **given: Any
+    remove: dict[str, Any], *rules: tuple[str, list[str] | None], facts: Any = None, changes: Any = None, **given: Any
 ) -> Any:
     facts = facts or nodes.bare()
     ask = given.pop("ask", None) or asked(remove, facts)
@@ -90,17 +98,22 @@ def test_apt_is_asked_for_its_lists_and_tries_the_removal() -> None:
     lists, trial = ask["commands"]
     assert lists[:4] == ["apt-get", "indextargets", "--format", "$(FILENAME)"]
     assert f"Dir::Etc::SourceList={_SOURCE}" in lists
-    assert trial == ["apt-get", "--simulate", "--allow-change-held-packages", "purge", "libcuda1", "dkms", "fio"]
+    assert trial == ["apt-get", "--simulate", "--allow-change-held-packages", "purge", "libcuda1", "gdisk", "fio"]
     assert (ask["there"], ask["rpms"]) == ([_MARK, _UNFINISHED], [])
 
 
 def test_settings_that_lay_there_before_their_package_came_are_not_purged() -> None:
     facts = nodes.bare(history={"drivers": [], "failed": [], "settings": ["fio", "kept"]})
     gone = goes(wanted(), facts=facts)
-    assert gone["packages"] == ["libcuda1", "dkms", "fio"]
-    assert gone["settings_stay"] == ["fio"]
-    role = (Path(__file__).parents[3] / "roles/remove/tasks/packages_apt.yml").read_text()
-    assert "__remove_work.packages | difference(__remove_work.settings_stay)" in role
+    assert gone["packages"] == ["libcuda1", "gdisk", "fio"]
+    assert (gone["removed"], gone["purged"]) == (["fio"], ["libcuda1", "gdisk"])
+
+
+@pytest.mark.parametrize(("manager", "given"), [("apt", {}), ("dnf", {"untried": "the rpmdb is broken"})])
+def test_a_removal_that_the_package_manager_does_not_try_is_refused(manager: str, given: Any) -> None:
+    facts = nodes.bare(packages={"manager": manager})
+    with pytest.raises(StepRefused, match=given.get("untried", "apt-get fails")):
+        goes(wanted(), ("purge", None), facts=facts, **given)
 
 
 def test_without_packages_no_removal_is_tried() -> None:
@@ -114,20 +127,24 @@ def test_dnf_tries_the_removal_without_the_keys_and_its_list_of_locks_is_looked_
 
 
 @pytest.mark.parametrize(
-    ("packages", "active", "questions"),
+    ("packages", "active", "programs"),
     [
-        (["docker.io"], True, 4),
-        (["docker-ce"], True, 4),
-        (["docker.io"], False, 0),
-        (["docker.io"], None, 0),
-        (["fio"], True, 0),
+        (["docker.io"], True, {"docker", "apt-cache"}),
+        (["docker-ce"], True, {"docker", "apt-cache"}),
+        (["docker.io", "containerd"], True, {"docker", "ctr", "apt-cache"}),
+        (["podman"], None, {"podman", "apt-cache"}),
+        (["dkms"], None, {"dkms", "apt-cache"}),
+        # To ask one that is stopped could start it; it is not known then what it holds.
+        (["docker.io"], False, {"apt-cache"}),
+        (["docker.io"], None, {"apt-cache"}),
+        (["fio"], True, set()),
     ],
 )
 def test_an_engine_is_asked_where_it_runs_and_would_go(
-    packages: list[str], active: bool | None, questions: int
+    packages: list[str], active: bool | None, programs: set[str]
 ) -> None:
     ask = asked(wanted(packages=packages), engine(active=active))
-    assert len(ask["commands"]) == questions + 1
+    assert {argv[0] for argv in ask["commands"]} - {"apt-get"} == programs
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------
@@ -159,63 +176,180 @@ def test_others_that_apt_would_remove_besides_stop_the_removal() -> None:
         "Expected to remove only the 3 packages that came with gpuwright. Found others that need them: blender:amd64."
         " What to do: remove those first if you no longer need them, or name them in remove_also."
     )
-    assert goes(wanted(), ("purge", lines), also=["x", "blender:amd64"])["packages"] == ["libcuda1", "dkms", "fio"]
+    assert goes(wanted(), ("purge", lines), also=["x", "blender:amd64"])["packages"] == ["libcuda1", "gdisk", "fio"]
 
 
 def test_others_that_dnf_would_remove_besides_stop_it_too() -> None:
     with pytest.raises(StepRefused, match="need them: somebody-elses"):
         goes(wanted(), facts=dnf(), others=["somebody-elses"])
-    assert goes(wanted(), facts=dnf(), others=["x"], also=["x"])["also"] == ["libcuda1", "dkms", "fio", "x"]
+    assert goes(wanted(), facts=dnf(), others=["x"], also=["x"])["also"] == ["libcuda1", "gdisk", "fio", "x"]
 
 
-# --- an engine that is in use -----------------------------------------------------------------------------------------
+# --- an engine that is in use, or may be ------------------------------------------------------------------------------
 
 _ENGINE = wanted(packages=["docker.io", "docker-cli", "containerd", "libcuda1"])
 _NEEDS = ["docker.io", "  Depends: containerd", "containerd", "libc6:amd64", "<virtual>"]
+#: An engine without builds, as `docker system df` says it.
+_NO_BUILDS = [
+    "TYPE            TOTAL     ACTIVE    SIZE      RECLAIMABLE",
+    "Images          0         0         0B        0B",
+    "Containers      0         0         0B        0B",
+    "Local Volumes   0         0         0B        0B",
+    "Build Cache     0         0         0B        0B",
+]
+_EMPTY = [("df", _NO_BUILDS), ("depends", _NEEDS)]
 
 
 @pytest.mark.parametrize("kind", _HOLDINGS)
 def test_an_engine_with_something_in_it_stays_with_all_that_it_needs(kind: str) -> None:
-    rules = [(kind, ["a", "b"]), ("depends", _NEEDS), ("purge", ["Purg compose [1]"])]
+    rules = [(kind, ["a", "b"]), *_EMPTY, ("purge", ["Purg compose [1]"])]
     first = goes(_ENGINE, *rules, facts=engine())
-    assert (first["again"], first["held"]) == (True, 2)
+    assert first["again"]
+    assert "2 " in first["told"][0]
     assert first["kept"] == ["docker.io", "docker-cli", "containerd"]
     assert first["ask"]["commands"][-1][-2:] == ["purge", "libcuda1"]
+    rest = [(kind, ["a"]), *_EMPTY]
     second = goes(
-        _ENGINE, (kind, ["a"]), ("purge", ["Purg libcuda1 [580]"]), facts=engine(), ask=first["ask"], kept=first["kept"]
+        _ENGINE, *rest, ("purge", ["Purg libcuda1 [580]"]), facts=engine(), ask=first["ask"], kept=first["kept"]
     )
     assert (second["again"], second["packages"], second["engine"], second["made"]) == (False, ["libcuda1"], False, [])
     with pytest.raises(StepRefused, match="only the 1 packages"):
-        goes(_ENGINE, *rules[::2], facts=engine(), ask=first["ask"], kept=first["kept"])
+        goes(_ENGINE, *rules, facts=engine(), ask=first["ask"], kept=first["kept"])
+
+
+@pytest.mark.parametrize("active", [False, None])
+def test_an_engine_that_does_not_run_stays_because_nobody_knows_what_it_holds(active: bool | None) -> None:
+    facts = engine(made=(_DOCKER, _CONTAINERD), active=active)
+    first = goes(_ENGINE, *_EMPTY, facts=facts)
+    assert first["kept"] == ["docker.io", "docker-cli", "containerd"]
+    assert "systemctl start docker" in first["told"][0]
+    assert "docker system prune --all --volumes" in first["told"][0]
+    second = goes(_ENGINE, *_EMPTY, facts=facts, ask=first["ask"], kept=first["kept"], paths=[_DOCKER, _CONTAINERD])
+    assert (second["packages"], second["made"], second["removed"]) == (["libcuda1"], [], [])
+
+
+@pytest.mark.parametrize("silent", [*_HOLDINGS, "df"])
+def test_an_engine_that_does_not_say_what_it_holds_stays(silent: str) -> None:
+    first = goes(_ENGINE, (silent, None), *_EMPTY, facts=engine(made=(_DOCKER, _CONTAINERD)))
+    assert first["kept"] == ["docker.io", "docker-cli", "containerd"]
+    assert "it does not say which" in first["told"][0]
+
+
+def test_builds_that_docker_keeps_are_what_it_holds() -> None:
+    builds = [*_NO_BUILDS[:-1], "Build Cache     3         0         1.2GB     1.2GB"]
+    first = goes(_ENGINE, ("df", builds), *_EMPTY, facts=engine())
+    assert "1 builds" in first["told"][0]
+
+
+@pytest.mark.parametrize(
+    ("rules", "told"),
+    [
+        ([("namespaces", ["moby", "k8s.io"])], "1 namespaces"),
+        ([("namespaces", ["default"])], "1 namespaces"),
+        ([("moby", ["sha256:1"])], "in the namespace moby"),
+        ([("namespaces", None)], "it does not say which namespaces"),
+    ],
+)
+def test_containerd_with_something_of_somebody_else_in_it_stays_with_its_data(rules: Any, told: str) -> None:
+    facts = engine(made=(_DOCKER, _CONTAINERD))
+    rules = [*rules, ("depends", ["containerd", "  Depends: runc", "runc"]), *_EMPTY]
+    first = goes(_ENGINE, *rules, facts=facts)
+    assert first["kept"] == ["containerd"]
+    assert told in first["told"][0]
+    second = goes(_ENGINE, *rules, facts=facts, ask=first["ask"], kept=first["kept"], paths=[_DOCKER, _CONTAINERD])
+    assert second["packages"] == ["docker.io", "docker-cli", "libcuda1"]
+    assert second["made"] == [_DOCKER]
+
+
+def test_the_data_of_a_containerd_that_was_there_before_docker_stay() -> None:
+    remove = wanted(packages=["docker.io", "docker-cli"])
+    found = goes(remove, *_EMPTY, facts=engine(made=(_DOCKER,)), paths=[_DOCKER, _CONTAINERD])
+    assert (found["packages"], found["made"]) == (["docker.io", "docker-cli"], [_DOCKER])
+
+
+def test_data_that_no_record_says_were_made_here_stay_although_the_engine_is_empty() -> None:
+    found = goes(_ENGINE, *_EMPTY, facts=engine(), paths=[_DOCKER, _CONTAINERD])
+    assert (found["made"], found["removed"]) == ([], ["docker.io"])
+    assert [text.partition(" ")[0] for text in found["told"]] == [_DOCKER, _CONTAINERD]
+    assert f"rm -r {_DOCKER}" in found["told"][0]
 
 
 def test_an_engine_of_dockers_own_repository_stays_with_all_that_rpm_needs_for_it() -> None:
     names = ["docker-ce", "docker-ce-cli", "containerd.io", "docker-buildx-plugin", "container-selinux"]
     facts = nodes.merged(engine(), {"packages": {"manager": "dnf"}})
+    needs = ["containerd.io", "container-selinux"]
     first = goes(
-        wanted(packages=[*names, "nvidia-driver"]), ("ps", ["a"]), ("repoquery", ["container-selinux"]), facts=facts
+        wanted(packages=[*names, "nvidia-driver"]), ("ps", ["a"]), ("df", _NO_BUILDS), ("repoquery", needs), facts=facts
     )
     assert first["kept"] == names
     assert first["ask"]["rpms"] == ["nvidia-driver"]
-
-
-def test_an_engine_of_dockers_own_repository_goes_with_what_it_made() -> None:
-    found = goes(wanted(packages=["docker-ce"]), facts=engine())
-    assert found["made"] == ["/var/lib/docker", "/var/lib/containerd"]
-    assert (found["engine"], found["docker"]["restart"]) == (True, False)
+    assert "dnf remove docker-ce" in first["told"][0]
 
 
 def test_an_engine_that_is_all_that_would_go_leaves_nothing_to_try() -> None:
     remove = wanted(packages=["docker.io"])
-    first = goes(remove, ("ps", ["a"]), facts=engine())
+    first = goes(remove, ("ps", ["a"]), *_EMPTY, facts=engine())
     assert not any("purge" in argv for argv in first["ask"]["commands"])
-    assert goes(remove, facts=engine(), ask=first["ask"], kept=first["kept"])["packages"] == []
+    assert goes(remove, ("ps", ["a"]), facts=engine(), ask=first["ask"], kept=first["kept"])["packages"] == []
 
 
 def test_an_engine_that_holds_nothing_goes_with_its_group_and_what_it_made() -> None:
-    found = goes(_ENGINE, ("depends", _NEEDS), facts=engine())
-    assert (found["again"], found["engine"]) == (False, True)
-    assert found["made"] == ["/var/lib/docker", "/var/lib/containerd"]
+    rules = [("namespaces", ["moby"]), *_EMPTY]
+    found = goes(_ENGINE, *rules, facts=engine(made=(_DOCKER, _CONTAINERD)), paths=[_DOCKER, _CONTAINERD])
+    assert (found["again"], found["engine"], found["removed"]) == (False, True, [])
+    assert found["made"] == [_DOCKER, _CONTAINERD]
+    assert found["docker"]["restart"] is False
+
+
+@pytest.mark.parametrize(
+    ("status", "stays"),
+    [
+        (["nvidia/580.95.05, 6.12.94, x86_64: installed", "nvidia-current/550.163.01: added"], False),
+        (["nvidia, 580.95.05, 5.15.0, x86_64: installed", "nvidia-srv/580.95.05: added"], False),
+        (["nvidia/580.95.05, 6.12.94, x86_64: installed", "zfs/2.2.2, 6.12.94, x86_64: installed"], True),
+        (["nvidia-fs/2.17.5: added"], True),
+        (None, True),
+    ],
+)
+def test_dkms_stays_where_it_has_modules_of_others(status: Any, stays: bool) -> None:
+    found = goes(wanted(packages=["dkms", "fio"]), ("status", status), ("depends", ["dkms", "make"]))
+    assert found["again"] is stays
+    assert (found["kept"] == ["dkms"]) is stays
+
+
+def test_of_what_dkms_has_only_failed_builds_of_drivers_that_were_tried_here_go_and_no_key() -> None:
+    key, tried = "/var/lib/dkms/mok.pub", {"version": "580.1", "modules": "open", "kernel": "6.1", "source": "nvidia"}
+    builds = [
+        {"module": "nvidia", "version": each, "log": f"/var/lib/dkms/nvidia/{each}/build/make.log"}
+        for each in ("580.1", "470.1")
+    ]
+    facts = nodes.bare(history={"drivers": [], "failed": [tried]}, dkms={"failed": builds})
+    found = goes(wanted(packages=["dkms"]), facts=facts, paths=[key])
+    assert found["made"] == ["/var/lib/dkms/nvidia/580.1"]
+    assert f"mokutil --delete {key}" in found["told"][0]
+
+
+# --- what a purge would delete ----------------------------------------------------------------------------------------
+
+_EXPORTERS = "/var/lib/prometheus/node-exporter"
+
+
+@pytest.mark.parametrize(
+    ("there", "lines", "removed"),
+    [(True, [f"{_EXPORTERS}/users.prom"], True), (True, None, True), (True, [], False), (False, None, False)],
+)
+def test_a_package_whose_purge_would_delete_data_is_only_removed(there: bool, lines: Any, removed: bool) -> None:
+    name = "prometheus-node-exporter"
+    found = goes(wanted(packages=[name, "fio"]), ("find", lines), paths=[_EXPORTERS] if there else [])
+    assert found["packages"] == [name, "fio"]
+    assert (found["removed"], found["purged"]) == (([name], ["fio"]) if removed else ([], [name, "fio"]))
+    assert any(f"apt-get purge {name}" in text for text in found["told"]) is removed
+
+
+def test_a_file_of_ours_among_them_is_no_data() -> None:
+    ask = asked(wanted(packages=["prometheus-node-exporter"], files=[f"{_EXPORTERS}/gpuwright.prom"]))
+    (search,) = [argv for argv in ask["commands"] if argv[0] == "find"]
+    assert search[-5:] == ["!", "-path", f"{_EXPORTERS}/gpuwright.prom", "-print", "-quit"]
 
 
 # --- the driver and the packages --------------------------------------------------------------------------------------
@@ -264,11 +398,11 @@ def test_streams_go_back_and_of_those_that_nobody_had_enabled_nothing_is_kept() 
 
 
 def test_keys_are_packages_to_rpm_alone_and_the_locks_go_first_where_there_is_a_list() -> None:
-    remove = wanted(packages=["nvidia-driver", "gpg-pubkey-d42d0685-62589a51", "dkms"])
+    remove = wanted(packages=["nvidia-driver", "gpg-pubkey-d42d0685-62589a51", "fio"])
     found = goes(remove, facts=dnf(), paths=["/etc/dnf/plugins/versionlock.list"])
     assert found["packages"] == remove["packages"]
-    assert (found["also"], found["rpm_keys"]) == (["nvidia-driver", "dkms"], ["gpg-pubkey-d42d0685-62589a51"])
-    assert (found["locks"], found["made"]) == (True, ["/var/lib/dkms"])
+    assert (found["also"], found["rpm_keys"]) == (["nvidia-driver", "fio"], ["gpg-pubkey-d42d0685-62589a51"])
+    assert (found["locks"], found["made"]) == (True, [])
     assert goes(remove, facts=dnf())["locks"] is False
 
 
@@ -299,12 +433,67 @@ def test_files_that_others_read_are_followed_by_what_makes_them_read_again() -> 
     assert (found["hooks"], found["reload"], found["menu"]) == (hooks, True, True)
 
 
+_BACKUP, _KEPT = "/var/lib/gpuwright/backup", "/var/backups/gpuwright"
+_LISTS = ["/etc/apt/sources.list", "/etc/apt/sources.list.d/cuda.list", "/etc/yum.repos.d/cuda.repo"]
+
+
+def aside(now: str, *places: str) -> list[dict[str, str]]:
+    return [{"path": _BACKUP + place, "now": now} for place in places]
+
+
 def test_only_what_the_role_repositories_puts_aside_is_put_back() -> None:
-    backup = "/var/lib/gpuwright/backup"
-    ours = ["/etc/apt/sources.list", "/etc/apt/sources.list.d/cuda.list", "/etc/yum.repos.d/cuda.repo"]
     theirs = ["/etc/passwd", "/etc/apt/sources.list.d/x/y", "/etc/apt/sources_list"]
-    found = goes(wanted(), aside=[{"path": backup + path} for path in [*ours, *theirs]])
-    assert found["put_back"] == [{"src": backup + path, "dest": path} for path in ours]
+    found = goes(wanted(), aside=aside("absent", *_LISTS, *theirs))
+    assert found["put_back"] == [{"src": _BACKUP + path, "dest": path} for path in _LISTS]
+    assert [each["dest"] for each in found["keep"]] == [f"{_KEPT}/before{path}" for path in theirs]
+
+
+@pytest.mark.parametrize("now", ["other", "same", None])
+def test_a_file_that_is_there_today_is_not_written_over(now: Any) -> None:
+    rows = aside(now, *_LISTS) if now else [{"path": _BACKUP + path} for path in _LISTS]
+    found = goes(wanted(), aside=rows)
+    assert (found["put_back"], found["unmark"]) == ([], [])
+    kept = [] if now == "same" else _LISTS
+    assert found["keep"] == [{"src": _BACKUP + path, "dest": f"{_KEPT}/before{path}"} for path in kept]
+    assert [text.partition(" ")[0] for text in found["told"]] == kept
+
+
+def test_what_we_left_of_a_file_gets_its_lines_again() -> None:
+    found = goes(wanted(), aside=aside("left", *_LISTS))
+    assert (found["unmark"], found["put_back"], found["keep"], found["told"]) == (_LISTS, [], [], [])
+
+
+def test_the_role_takes_out_what_is_put_before_such_a_line() -> None:
+    variables = yaml.safe_load((floors.ROOT / "roles/remove/vars/main.yml").read_text())
+    content = f"{sources.DISABLED}deb http://a x main\n"
+    assert re.sub(variables["__remove_mark"], "", content) == "deb http://a x main\n"
+
+
+def test_a_file_that_was_changed_since_is_rid_of_our_marks_and_both_copies_are_kept() -> None:
+    path = _LISTS[0]
+    found = goes(wanted(), aside=aside("marked", path))
+    assert (found["unmark"], found["put_back"]) == ([path], [])
+    assert found["keep"] == [
+        {"src": _BACKUP + path, "dest": f"{_KEPT}/before{path}"}, {"src": path, "dest": f"{_KEPT}/today{path}"},
+    ]  # fmt: skip
+    assert found["keep_directories"] == [
+        _KEPT, f"{_KEPT}/before", f"{_KEPT}/before/etc", f"{_KEPT}/before/etc/apt",
+        f"{_KEPT}/today", f"{_KEPT}/today/etc", f"{_KEPT}/today/etc/apt",
+    ]  # fmt: skip
+
+
+def test_an_older_copy_of_a_file_is_kept_and_never_put_back() -> None:
+    older = "/etc/apt/sources.list.d/cuda.list.4711.2026-11-01@10:00:00~"
+    found = goes(wanted(), aside=aside("absent", older))
+    assert (found["put_back"], found["told"]) == ([], [])
+    assert found["keep"] == [{"src": _BACKUP + older, "dest": f"{_KEPT}/before{older}"}]
+
+
+def test_the_configuration_of_docker_that_its_own_tasks_put_back_is_kept_nowhere_else() -> None:
+    place = "/etc/docker/daemon.json"
+    added = {"put": {}, "had": {}, "original": "file"}
+    assert goes(wanted(), facts=engine(added=added), aside=aside("other", place))["keep"] == []
+    assert len(goes(wanted(), facts=engine(), aside=aside("other", place))["keep"]) == 1
 
 
 @pytest.mark.parametrize(
@@ -354,6 +543,14 @@ def test_a_configuration_that_cannot_be_read_stays_as_it_is() -> None:
     assert (found["files"], found["absent"]) == ([], [])
 
 
+@pytest.mark.parametrize("unseen", ["daemon_json", "added"])
+def test_a_configuration_that_nobody_could_see_stays_as_it_is(unseen: str) -> None:
+    facts = engine(daemon_json=None)
+    facts["unknown"] = {f"containers.docker.{unseen}": "permission denied"}
+    found = goes(wanted(), facts=facts)["docker"]
+    assert (found["files"], found["absent"]) == ([], [])
+
+
 @pytest.mark.parametrize(
     ("packages", "active", "restart"),
     [(["fio"], True, True), (["fio"], False, False), (["fio"], None, False), (["docker.io"], True, False)],
@@ -361,3 +558,21 @@ def test_a_configuration_that_cannot_be_read_stays_as_it_is() -> None:
 def test_an_engine_that_stays_and_runs_is_to_read_it(packages: list[str], active: bool | None, restart: bool) -> None:
     found = goes(wanted(packages=packages), facts=engine(active=active))["docker"]
     assert found["restart"] is restart
+
+
+@pytest.mark.parametrize(
+    "running",
+    [
+        {"working": [{"engine": "docker", "what": "docker build (pid 9)"}]},
+        {"containers": [{"engine": "docker", "id": "0123456789ab", "comes_back": True}]},
+        {"unread": "the open files of 3 processes could not be read"},
+    ],
+)
+def test_an_engine_in_use_reads_it_when_its_owner_restarts_it(running: dict[str, Any]) -> None:
+    facts = engine()
+    idle = goes(wanted(), facts=facts)
+    assert (idle["docker"]["may"], idle["containerd"]["may"]) == (True, True)
+    facts["in_use"] |= running
+    busy = goes(wanted(), facts=facts)
+    assert (busy["docker"]["may"], busy["containerd"]["may"]) == (False, False)
+    assert "Expected nothing to run in Docker" in busy["docker"]["why"]

@@ -70,4 +70,4 @@ def test_a_removal_does_not_end_while_nobody_can_see_what_is_left(fact: str, cha
     if facts["history"] is not None:
         facts["history"] = {"drivers": [], "failed": [], "brought": []}
     assert _SILENT in removal.left(facts, ())
-    assert removal.check(facts)["status"] == "incomplete"
+    assert removal.check(facts, [])["status"] == "incomplete"

@@ -281,7 +281,7 @@ def test_a_user_takes_back_environments_and_nothing_of_the_machine() -> None:
     given = {"answers": [], "there": [{"item": f"{PLACE}/pytorch/gpuwright-constraints.txt", "stat": {"exists": True}}]}
     given |= {"others": [], "aside": [], "also": [], "kept": []}
     goes: Any = REMOVAL_STEPS["goes"](Context(facts=facts, stack={}), {**plan, "given": given})
-    assert [row["path"] for row in goes["environments"]] == [f"{PLACE}/pytorch"]
+    assert goes["environments"] == [f"{PLACE}/pytorch"]
     assert goes["directories"] == goes["absent"] == goes["packages"] == []
     assert "/etc/" not in json.dumps(to_do)
 

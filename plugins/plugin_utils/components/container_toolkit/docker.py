@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Docker, Facts
 
 SERVICE = "docker.service"
-RUNNING = ("docker", "ps", "--quiet")
 #: What Docker's configuration must hold; the rest of it is the host's own.
 _RUNTIMES: Table = {"runtimes": {"nvidia": {"path": "nvidia-container-runtime", "args": []}}}
 _DEFAULT_RUNTIME: Table = {"default-runtime": "nvidia"}

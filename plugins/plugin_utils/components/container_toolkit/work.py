@@ -13,11 +13,11 @@ from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
 from ...model.errors import StepRefused
 from ...model.plan import Plan
 from ...wish.reading import is_yes
-from .. import package_calls
+from .. import busy, package_calls
 from ..base import Context, Step, repository_names
 from ..daemon_json import GivenBack, given_back
 from . import cdi, containerd, docker, engines, images, rootless
-from .shape import Ending, Engine, Given, Installed, Kept, Merged, Place, Toolkit
+from .shape import Engine, Given, Installed, Kept, Merged, Place, Toolkit
 from .sources import sources
 
 if TYPE_CHECKING:
@@ -64,8 +64,8 @@ def installed(context: Context, plan: Plan) -> Installed:
         "absent": absent,
         "directory": None if setting else _directory(cdi.SETTING),
         "engines": [
-            *([_engine(context, engine, changed, wished=True)] if engine else []),
-            *(_engine(context, each, changed, wished=False) for each in engines.left(context)),
+            *([_engine(context, plan, engine, changed, wished=True)] if engine else []),
+            *(_engine(context, plan, each, changed, wished=False) for each in engines.left(context)),
         ],
         "units": cdi.units(context, check=bool(given.get("check"))),
     }
@@ -141,26 +141,24 @@ def _directory(path: str) -> str:
     return str(PurePosixPath(path).parent)
 
 
-def _engine(context: Context, engine: engines.Daemon, changed: Container[str], *, wished: bool) -> Engine:
+def _engine(context: Context, plan: Plan, engine: engines.Daemon, changed: Container[str], *, wished: bool) -> Engine:
     """An engine, and how it ends: one that is wished enabled, and started where it does not run. ``changed``: what is written or goes."""
     seen = engine.seen(context.facts)
     writes = any(path in changed for path in engine.files)
     stale = bool(seen["active"] and (writes or seen["config_loaded"] is False))
-    restart = context.variables.get("container_toolkit", {}).get("container_toolkit_restart_docker", "auto")
-    always = is_yes(restart)
+    wish = context.variables.get("container_toolkit", {}).get("container_toolkit_restart_docker", "auto")
+    unit = engine.service.removesuffix(".service")
+    # The last look before the restart: the files are written between the two.
+    restart = busy.restart(context.facts, plan, unit)
+    may = is_yes(wish) or (wish == "auto" and restart["may"])
     runs = wished and seen["installed"]
+    left = stale and not may
     return {
         "title": engine.title,
         "config": engine.config,
-        "unit": engine.service.removesuffix(".service"),
-        "running": list(engine.running),
-        "asks": stale,
+        "unit": unit,
         "enabled": True if runs else None,
-        "idle": _ending(stale=stale, runs=runs, may_restart=always or restart == "auto"),
-        "busy": _ending(stale=stale, runs=runs, may_restart=always),
+        "state": "restarted" if stale and may else "started" if runs else None,
+        "left": left,
+        "why": restart["why"] if left else "",
     }
-
-
-def _ending(*, stale: bool, runs: bool, may_restart: bool) -> Ending:
-    state = "restarted" if stale and may_restart else "started" if runs else None
-    return {"state": state, "left": stale and not may_restart}
