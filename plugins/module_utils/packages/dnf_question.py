@@ -198,9 +198,13 @@ class Question:
         """The machine's indexes: what did not change since is not downloaded again. Packages are left where they are."""
         target = os.path.join(self.given["directory"], "cachedir")
         if os.path.isdir(cache) and not os.path.isdir(target) and os.access(cache, os.R_OK | os.X_OK):
-            shutil.copytree(
-                cache, target, symlinks=True, ignore=shutil.ignore_patterns("packages", "*_lock.pid", "*.lock")
-            )
+            ignored = shutil.ignore_patterns("packages", "*_lock.pid", "*.lock")
+            try:
+                shutil.copytree(cache, target, symlinks=True, ignore=ignored)
+            except shutil.Error as error:
+                # A dnf that runs meanwhile replaces its indexes: what is gone by now is downloaded.
+                if not all("[Errno 2]" in str(words) for _source, _target, words in error.args[0]):
+                    raise
 
     def add(self, repository: Any) -> None:
         """A repository that is not configured yet. Streams do not hide its packages: the versions that are kept choose the branch."""

@@ -9,6 +9,7 @@ status of the installed packages is the machine's own; it is read.
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import os
 import re
@@ -530,7 +531,9 @@ class PrivateApt:
         for name in os.listdir(_LISTS):
             path = os.path.join(_LISTS, name)
             if name != "lock" and os.path.isfile(path) and os.access(path, os.R_OK):
-                shutil.copy2(path, self._at("state", "lists", name))
+                # An apt that runs meanwhile replaces its lists: what is gone by now is downloaded.
+                with contextlib.suppress(FileNotFoundError):
+                    shutil.copy2(path, self._at("state", "lists", name))
 
     def _configure(self) -> bool:
         """Write the configuration: the machine's own without hooks, then the private places."""
