@@ -193,7 +193,8 @@ class NodeSession:
         """What the node's package index says of the packages that would change; None where nothing would, or where the
         verb only judges what is there.
         """
-        if not drafted.packages or drafted.request.verb not in (*APPLYING, "plan"):
+        beside = drafted.beside
+        if not (drafted.packages or any(beside.values())) or drafted.request.verb not in (*APPLYING, "plan"):
             return None
         repositories = drafted.context.stack.get("repositories") or []
         addresses = [url for row in repositories for url in sources.addresses(row)]
@@ -206,6 +207,7 @@ class NodeSession:
             "keep": drafted.keep,
             "origin": exchange.addresses(drafted.context.stack),
             "replaced": sorted(drafted.replaced),
+            **beside,
         }
         return cast("PackageIndex", self.action.on_node("package_index", arguments, self.task_vars))
 

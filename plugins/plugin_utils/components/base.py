@@ -169,6 +169,7 @@ class Component:
     judge: checks of what is there.
     containers: what a proof asks of containers.
     merged: files of the host's own that it writes into; `remove` takes out what it put there.
+    shares: files of its own that another component writes too: neither takes one away while the other is wished, or a unit of it is there.
     strangers: packages of the same that somebody else set up.
     spares: what a person does who goes without a part of it, by the package or the package source that brings that.
     directories: made for its files; `remove` takes them away where nothing else is inside.
@@ -206,6 +207,7 @@ class Component:
     containers: Callable[[Context], Sequence[ContainerQuestion]] = _none
     merged: Sequence[str] = ()
     directories: Sequence[str] = ()
+    shares: Sequence[str] = ()
     strangers: Callable[[Facts], Sequence[str]] = _none
     spares: Mapping[str, str] = field(default_factory=dict)
     take_back: Callable[[Facts], Sequence[Finding]] | None = None

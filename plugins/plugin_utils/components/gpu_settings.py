@@ -284,6 +284,7 @@ COMPONENT = Component(
     parts=("gpu_settings",),
     touches=TOUCHES,
     units=(SERVICE,),
+    shares=CALLS,
     refuse=refuse,
     disturbs=disturbs,
     judge=judge,

@@ -245,6 +245,7 @@ COMPONENT = Component(
     parts=("mig",),
     touches=TOUCHES,
     units=(SERVICE,),
+    shares=(PROGRAM, PROCESSES),
     disturbs=disturbs,
     judge=judge,
     take_back=take_back,

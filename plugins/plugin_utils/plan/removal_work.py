@@ -510,7 +510,7 @@ def _of_files(
     back = _given_back(facts, aside)
     return {
         "hooks": [path for path in files if _HOOKS.match(path)],
-        "absent": [*_lists(files, said), *files, *_credentials(files)],
+        "absent": [*_lists(files, said), *files, *_credentials(files), *_compiled(files)],
         "reload": any(path.startswith("/etc/systemd/system/") for path in files),
         "menu": repair.BOOT_SETTING in files,
         "directories": [] if sections.user(facts) is not None else [*_of_kernels(files), *DIRECTORIES],
@@ -544,6 +544,11 @@ def _given_back(facts: Facts, aside: Iterable[Aside]) -> RemovalWork:
 def _parents(path: str) -> list[PurePosixPath]:
     """The directories of a copy, from the one of ours on."""
     return [each for each in PurePosixPath(path).parents if each.is_relative_to(KEPT)]
+
+
+def _compiled(files: Iterable[str]) -> list[str]:
+    """What Python made beside programs of ours of an earlier gpuwright, which let it."""
+    return [f"{paths.PROGRAMS}/__pycache__"] if any(path.startswith(f"{paths.PROGRAMS}/") for path in files) else []
 
 
 def _of_kernels(files: Iterable[str]) -> list[str]:

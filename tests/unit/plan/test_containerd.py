@@ -257,10 +257,14 @@ def test_the_file_of_our_own_goes_where_it_is_not_wished() -> None:
 
 def test_the_file_is_checked_by_containerd_and_keeps_its_mode() -> None:
     (file,) = installed(node(marked=[]))["files"]
-    assert (file["path"], "mode" in file, file["backup"]) == (containerd.CONFIG, False, True)
+    assert (file["path"], "mode" in file) == (containerd.CONFIG, False)
     assert file["validate"] == "containerd --config %s config dump"
+    assert installed(node(marked=[]))["kept"] == [
+        {"src": containerd.CONFIG, "dest": f"/var/lib/gpuwright/backup{containerd.CONFIG}.before"}
+    ]
     (new,) = installed(node(marked=[]), "")["files"]
     assert new["mode"] == "0644"
+    assert installed(node(marked=[]), "")["kept"] == []
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
+import yaml
 
+from ansible_collections.gpuwright.node.plugins.module_utils.packages import sources
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import COMPONENTS, Context
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import StepRefused
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import removal_work
@@ -302,7 +305,7 @@ def test_an_engine_that_holds_nothing_goes_with_its_group_and_what_it_made() -> 
     ("status", "stays"),
     [
         (["nvidia/580.95.05, 6.12.94, x86_64: installed", "nvidia-current/550.163.01: added"], False),
-        (["nvidia, 580.95.05, 5.15.0, x86_64: installed"], False),
+        (["nvidia, 580.95.05, 5.15.0, x86_64: installed", "nvidia-srv/580.95.05: added"], False),
         (["nvidia/580.95.05, 6.12.94, x86_64: installed", "zfs/2.2.2, 6.12.94, x86_64: installed"], True),
         (["nvidia-fs/2.17.5: added"], True),
         (None, True),
@@ -458,6 +461,12 @@ def test_a_file_that_is_there_today_is_not_written_over(now: Any) -> None:
 def test_what_we_left_of_a_file_gets_its_lines_again() -> None:
     found = goes(wanted(), aside=aside("left", *_LISTS))
     assert (found["unmark"], found["put_back"], found["keep"], found["told"]) == (_LISTS, [], [], [])
+
+
+def test_the_role_takes_out_what_is_put_before_such_a_line() -> None:
+    variables = yaml.safe_load((floors.ROOT / "roles/remove/vars/main.yml").read_text())
+    content = f"{sources.DISABLED}deb http://a x main\n"
+    assert re.sub(variables["__remove_mark"], "", content) == "deb http://a x main\n"
 
 
 def test_a_file_that_was_changed_since_is_rid_of_our_marks_and_both_copies_are_kept() -> None:

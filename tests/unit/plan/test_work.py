@@ -348,7 +348,9 @@ def test_the_configuration_has_the_layout_that_it_always_had() -> None:
 
 def test_a_file_that_is_there_keeps_its_mode_and_a_copy_of_it_is_kept() -> None:
     (file,) = written(docker(daemon_json={}))
-    assert ("mode" in file, file["backup"]) == (False, True)
+    assert "mode" not in file
+    before = {"src": file["path"], "dest": f"/var/lib/gpuwright/backup{file['path']}.before"}
+    assert before in installed(docker(daemon_json={}))["kept"], "by one name: no run leaves another one beside it"
     (new,) = written(docker(daemon_json=None))
     assert new["mode"] == "0644"
     assert {"path": "/etc/docker", "mode": "0755"} in installed(docker(daemon_json=None))["places"]

@@ -151,7 +151,7 @@ def given_back(facts: Facts) -> GivenBack | None:
 def _main(now: str, wished: str) -> list[Merged]:
     if now == wished:
         return []
-    file: Merged = {"path": CONFIG, "content": wished, "backup": True, "validate": _VALIDATE}
+    file: Merged = {"path": CONFIG, "content": wished, "validate": _VALIDATE}
     return [file if now else {**file, "mode": "0644"}]
 
 

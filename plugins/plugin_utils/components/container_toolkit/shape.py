@@ -49,14 +49,13 @@ class Place(TypedDict):
 
 
 class Merged(TypedDict, total=False):
-    """A file to write. Without ``mode`` it keeps its own. ``backup``: what was there is kept beside it.
+    """A file to write. Without ``mode`` one is there, and keeps its own.
     ``validate``: a command that says whether the content is right, as Ansible's modules take it.
     """
 
     path: str
     content: str
     mode: str
-    backup: bool
     validate: str
 
 

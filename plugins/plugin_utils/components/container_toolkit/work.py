@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, cast
 
@@ -17,7 +17,7 @@ from .. import busy, package_calls
 from ..base import Context, Step, repository_names
 from ..daemon_json import GivenBack, given_back
 from . import cdi, containerd, docker, engines, images, rootless
-from .shape import Engine, Given, Installed, Merged, Place, Toolkit
+from .shape import Engine, Given, Installed, Kept, Merged, Place, Toolkit
 from .sources import sources
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def installed(context: Context, plan: Plan) -> Installed:
     own, back = cdi.written(context), _given_back(context)
     setting = [file["path"] for file in own if file["path"] == cdi.SETTING]
     files = [*merged, *(Merged(path=each["path"], content=each["content"]) for each in back["files"])]
-    kept = docker.kept(context, merged)
+    kept = [*docker.kept(context, merged), *_before(files)]
     absent = [*([] if setting else [cdi.SETTING]), *_gone(context, merged), *back["absent"]]
     placed = [*(each["dest"] for each in kept), *(file["path"] for file in files), *setting]
     changed = {each["dest"] for each in back["put_back"]} | {each["path"] for each in files} | set(absent)
@@ -69,6 +69,12 @@ def installed(context: Context, plan: Plan) -> Installed:
         ],
         "units": cdi.units(context, check=bool(given.get("check"))),
     }
+
+
+def _before(files: Iterable[Merged]) -> list[Kept]:
+    """Each file as it is before it is written, the last time alone: by one name, which goes with everything else of ours."""
+    there = (file["path"] for file in files if "mode" not in file)
+    return [{"src": path, "dest": f"{paths.BACKUP}{path}.before"} for path in there]
 
 
 STEPS: Mapping[str, Step] = {"begin": begin, "installed": installed}
