@@ -70,9 +70,11 @@ class Context:
     @property
     def beside_nouveau(self) -> bool:
         """Whether a driver that is left as it is works beside nouveau or nova, which hold cards that are left alone and no other."""
-        driver, cards = self.stack.get("driver"), self.facts["pci"]["gpus"] or ()
+        driver, cards = self.stack.get("driver"), self.facts["pci"]["gpus"]
+        if driver is None or not driver["adopted"]:
+            return False
         held = [card for card in cards if (card.get("driver") or "").startswith(IN_TREE)]
-        return bool(driver and driver["adopted"] and held) and all(card["bus_id"] in self.unmanaged for card in held)
+        return bool(held) and all(card["bus_id"] in self.unmanaged for card in held)
 
     @property
     def runs_here(self) -> bool:

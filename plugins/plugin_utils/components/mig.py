@@ -83,14 +83,14 @@ def wrong_cards(facts: Facts, stack: Stack) -> list[tuple[str, str, str]]:
 def parted_otherwise(facts: Facts, cards: Sequence[MigCard | WholeCard]) -> list[tuple[str, str, str]]:
     """Cards that are not parted as their layout says. Instances that nobody could list are not taken for none."""
     rows = {row["pci_bus_id"]: row for row in sections.cards(facts)}
-    listed = sections.instances(facts) or {}
+    listed = sections.instances(facts)
     wrong = []
     for card in cards:
         bus_id = card["bus_id"] or ""
         row = rows.get(bus_id)
         if row is None or waits(row, bool(card["profiles"])):
             continue
-        profiles = listed.get(row["uuid"] or "")
+        profiles = listed.get(row["uuid"] or "") if listed is not None else None
         if profiles is None and row["mig"]["current"] and card["profiles"]:
             continue
         if not mig_layout.is_right({**row["mig"], "profiles": profiles}, card["profiles"]):
@@ -196,10 +196,9 @@ def judge(view: View, stack: Stack) -> list[Check]:
     if not view.gpus or "mig" not in stack or not stack["mig"]["cards"] or view.environment in ("wsl", "jetson"):
         return []
     unseen = None if sections.cards(view.facts) else view.why_unknown("smi") or "nvidia-smi was not asked"
-    listed = sections.instances(view.facts) or {}
-    unlisted = [
-        row for row in sections.cards(view.facts) if row["mig"]["current"] and (row["uuid"] or "") not in listed
-    ]
+    listed = sections.instances(view.facts)
+    parted = [row for row in sections.cards(view.facts) if row["mig"]["current"]]
+    unlisted = [row for row in parted if listed is None or (row["uuid"] or "") not in listed]
     if unlisted:
         unseen = f"nvidia-smi -L does not list the instances of {', '.join(str(row['pci_bus_id']) for row in unlisted)}"
     if unseen:
