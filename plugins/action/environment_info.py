@@ -37,6 +37,7 @@ class ActionModule(ModuleAction):
             "index_url": given.get("index_url"),
             "loader_path": given.get("loader_path"),
             "rebuild": bool(given.get("rebuild")),
+            "restores": bool(given.get("restores")),
             "user": bool(given.get("user")),
         }
         try:

@@ -60,6 +60,10 @@ options:
     description: Whether it is made anew whatever is in it.
     type: bool
     default: false
+  restores:
+    description: Whether the build that was in use before is to be in use again, whatever is in this one.
+    type: bool
+    default: false
   user:
     description:
       - Whether it is made without root. No package is installed for it then; where its Python has no ensurepip it is made without pip,
@@ -147,6 +151,7 @@ def main() -> None:
             "index_url": {"type": "str"},
             "loader_path": {"type": "str"},
             "rebuild": {"type": "bool", "default": False},
+            "restores": {"type": "bool", "default": False},
             "user": {"type": "bool", "default": False},
             "installed": {"type": "bool", "default": False},
         },

@@ -306,6 +306,8 @@ def prove(params: Options, check_mode: bool) -> Answer:
     if missing:
         result["checks"].append(missing)
         return result
+    # First: what a run left that was killed takes the room that this one needs.
+    fio_bench.clear(directory)
     refusal, sized = fio_bench.judge_space(directory, parts)
     if refusal:
         result["checks"].append(refusal)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpuwright import console, paths
+from gpuwright import console, paths, system_python
 from gpuwright.errors import BadInput
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 Inventory = dict[str, dict[str, dict[str, dict[str, str | bool]]]]
 
 DEFAULT_FORKS = 25
-_SYSTEM_PYTHON = "/usr/bin/python3"
 
 # Options of ansible-playbook that take a path as their own word or behind `=`.
 _FORK_OPTIONS = ("-f", "--forks")
@@ -199,7 +198,7 @@ def write_files(request: Request) -> list[str]:
     if not request.local:
         return list(request.inventory)
     path = request.run_dir / "inventory.json"
-    _write_private(path, local_inventory(Path(_SYSTEM_PYTHON).exists()))
+    _write_private(path, local_inventory(system_python.path()))
     return [str(path)]
 
 
@@ -231,12 +230,11 @@ def _content(variable: str) -> str | dict[str, object]:
         raise BadInput("a variable of -e cannot be read: a quote or an escape in it has no end") from error
 
 
-def local_inventory(has_system_python: bool) -> Inventory:
-    """The machine one sits at. The system's own Python has the bindings of its package manager."""
-    interpreter = _SYSTEM_PYTHON if has_system_python else "{{ ansible_playbook_python }}"
+def local_inventory(python: str | None) -> Inventory:
+    """The machine one sits at, with a Python of the system; without one, with the Python that Ansible runs on."""
     host: dict[str, str | bool] = {
         "ansible_connection": "local",
-        "ansible_python_interpreter": interpreter,
+        "ansible_python_interpreter": python or "{{ ansible_playbook_python }}",
         "gpuwright_local": True,
     }
     return {"all": {"hosts": {"localhost": host}}}

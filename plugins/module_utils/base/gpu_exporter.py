@@ -45,6 +45,7 @@ from typing import Callable, Dict, List, NamedTuple, NoReturn, Optional, Sequenc
 try:
     from ansible_collections.gpuwright.node.plugins.module_utils.base import card_sample, gpu_metrics
 except ImportError:
+    sys.dont_write_bytecode = True  # nobody would take away what Python left beside them
     gpu_metrics = importlib.import_module("gpu_metrics")
     card_sample = importlib.import_module("card_sample")
 

@@ -25,6 +25,7 @@ from typing import Callable, List, Optional, Sequence
 try:
     from ansible_collections.gpuwright.node.plugins.module_utils.base import card_sample
 except ImportError:
+    sys.dont_write_bytecode = True  # nobody would take away what Python left beside them
     card_sample = importlib.import_module("card_sample")
 
 DIRECTORY = "/var/log/gpuwright"

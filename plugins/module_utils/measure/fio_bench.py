@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import mmap
 import os
 import re
@@ -271,9 +272,10 @@ def private_directory(parent: str) -> Iterator[str]:
     path = tempfile.mkdtemp(prefix=PREFIX, dir=parent)
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
-        found = os.fstat(descriptor)
-        if found.st_uid != os.geteuid() or found.st_mode & 0o077 or os.listdir(descriptor):
+        if not _is_private(descriptor) or os.listdir(descriptor):
             raise OSError(errno.EPERM, "somebody put another directory into the place of ours", path)
+        # Says for as long as this program lives that it is in use: see clear.
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         try:
             yield f"/proc/{os.getpid()}/fd/{descriptor}"
         finally:
@@ -283,6 +285,49 @@ def private_directory(parent: str) -> Iterator[str]:
         os.close(descriptor)
         with contextlib.suppress(OSError):
             os.rmdir(path)
+
+
+def clear(parent: str) -> List[str]:
+    """Remove what runs left in ``parent`` that were killed, gigabytes; return their directories. Those of others and those in use stay."""
+    cleared = []
+    for name in sorted(os.listdir(parent)):
+        path = os.path.join(parent, name)
+        if not name.startswith(PREFIX) or os.path.islink(path) or not os.path.isdir(path):
+            continue
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        except OSError:
+            # Somebody else's, or it went meanwhile.
+            continue
+        try:
+            if _is_private(descriptor) and _is_unused(descriptor) and _empty(descriptor):
+                os.rmdir(path)
+                cleared.append(path)
+        finally:
+            os.close(descriptor)
+    return cleared
+
+
+def _is_private(descriptor: int) -> bool:
+    found = os.fstat(descriptor)
+    return found.st_uid == os.geteuid() and not found.st_mode & 0o077
+
+
+def _is_unused(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _empty(descriptor: int) -> bool:
+    """Remove the files of a directory; whether there were some, and they were all. One without any may be about to be used."""
+    names = os.listdir(descriptor)
+    for name in names:
+        with contextlib.suppress(IsADirectoryError, PermissionError):
+            os.unlink(name, dir_fd=descriptor)
+    return bool(names) and not os.listdir(descriptor)
 
 
 def run_fio(argv: Sequence[str], directory: str, timeout: float) -> run.Result:

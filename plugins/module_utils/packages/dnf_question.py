@@ -198,9 +198,13 @@ class Question:
         """The machine's indexes: what did not change since is not downloaded again. Packages are left where they are."""
         target = os.path.join(self.given["directory"], "cachedir")
         if os.path.isdir(cache) and not os.path.isdir(target) and os.access(cache, os.R_OK | os.X_OK):
-            shutil.copytree(
-                cache, target, symlinks=True, ignore=shutil.ignore_patterns("packages", "*_lock.pid", "*.lock")
-            )
+            ignored = shutil.ignore_patterns("packages", "*_lock.pid", "*.lock")
+            try:
+                shutil.copytree(cache, target, symlinks=True, ignore=ignored)
+            except shutil.Error as error:
+                # A dnf that runs meanwhile replaces its indexes: what is gone by now is downloaded.
+                if not all("[Errno 2]" in str(words) for _source, _target, words in error.args[0]):
+                    raise
 
     def add(self, repository: Any) -> None:
         """A repository that is not configured yet. Streams do not hide its packages: the versions that are kept choose the branch."""
@@ -223,6 +227,9 @@ class Question:
         """Fetch the indexes, each by itself, so that one that does not come is named and the others still answer."""
         import dnf
 
+        if not self.given["packages"]:
+            self.base.fill_sack(load_available_repos=False)
+            return
         for repository in list(self.base.repos.iter_enabled()):
             try:
                 repository.load()
@@ -299,6 +306,13 @@ class Question:
         """What installing would install and take away, with sizes."""
         import dnf
 
+        files = self.given.get("files") or {}
+        # Before anything else is marked: dnf takes no file any more once it has something to do.
+        for package in self.base.add_remote_rpms(sorted(files.values())) if files else ():
+            self.base.package_install(package)
+        for name in self.given.get("leaves", ()):
+            for package in self.base.sack.query().installed().filterm(name=name):
+                self.base.package_remove(package)
         for item in wanted:
             name, equals, version = item.partition("=")
             try:
@@ -327,12 +341,15 @@ class Question:
                 "installed_bytes": package.installsize,
             }
             for package in arriving
+            if package.name not in files
             for full in [f"{package.name}-{package.version}-{package.release}.{package.arch}"]
         ]
         return {
             "install": install,
             "removes": [{"name": package.name, "version": evr(package)} for package in leaving(arriving, gone)],
-            "downgrades": [row.name for row in arriving if row.name in before and row < before[row.name]],
+            "downgrades": [
+                row.name for row in arriving if row.name in before and row < before[row.name] and row.name not in files
+            ],
             "freed_bytes": sum(package.installsize for package in gone),
         }
 
@@ -370,7 +387,8 @@ class Question:
         self.keep()
         known = self.policy(names, seen)
         there = [item for item in wanted if self.offered(known, item)]
-        transaction = self.simulate(there) if there else NO_TRANSACTION
+        beside = self.given.get("files") or self.given.get("leaves")
+        transaction = self.simulate(there) if there or beside else NO_TRANSACTION
         self.judge_others()
         return {
             **transaction,

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
 
+    from ..model.in_use import Disturbance
     from ..model.plan import Change, Managed, Removes
     from ..model.stack import Repository, Stack
     from ..model.work import ContainerQuestion
@@ -166,6 +167,7 @@ class Component:
     parts: its keys of the stack. The first one stands in its seal.
     touches: what its role changes: packages, services, initramfs, and driver where a failure may be the driver's.
     refuse: raises :class:`..model.errors.StepRefused` where the role must not begin on the node as it is now.
+    disturbs: what the plan would end that its role begins with, see busy.py.
     mends: whether it finishes what a cut left of a transaction, so that another transaction of the packages has to take its place.
     version_prefixes: what versions of packages have to begin with, by name. ``aim``: the version that an upgrade aims at.
     newer: what an upgrade finds newer that is no package, where it is right.
@@ -178,6 +180,7 @@ class Component:
     judge: checks of what is there.
     containers: what a proof asks of containers.
     merged: files of the host's own that it writes into; `remove` takes out what it put there.
+    shares: files of its own that another component writes too: neither takes one away while the other is wished, or a unit of it is there.
     strangers: packages of the same that somebody else set up.
     spares: what a person does who goes without a part of it, by the package or the package source that brings that.
     directories: made for its files; `remove` takes them away where nothing else is inside.
@@ -199,6 +202,7 @@ class Component:
     parts: Sequence[str] = ()
     touches: frozenset[str] = frozenset()
     refuse: Callable[[Context, Plan], None] = _not
+    disturbs: Callable[[Context, Plan], Sequence[Disturbance]] = _none
     mends: bool = False
     version_prefixes: Callable[[Stack, str | None], Mapping[str, str]] = _no_keys
     newer: Callable[[Context], Finding | None] = _not
@@ -214,6 +218,7 @@ class Component:
     containers: Callable[[Context], Sequence[ContainerQuestion]] = _none
     merged: Sequence[str] = ()
     directories: Sequence[str] = ()
+    shares: Sequence[str] = ()
     strangers: Callable[[Facts], Sequence[str]] = _none
     spares: Mapping[str, str] = field(default_factory=dict)
     take_back: Callable[[Facts], Sequence[Finding]] | None = None

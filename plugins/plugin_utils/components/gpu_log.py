@@ -23,11 +23,9 @@ NAME = "gpu_log"
 SERVICE = "gpuwright-gpu-log.service"
 TIMER = "gpuwright-gpu-log.timer"
 PROGRAM = f"{paths.PROGRAMS}/gpu_log.py"
-#: What the program asks the cards by.
-SAMPLER = f"{paths.PROGRAMS}/card_sample.py"
 SERVICE_FILE = f"/etc/systemd/system/{SERVICE}"
 TIMER_FILE = f"/etc/systemd/system/{TIMER}"
-FILES = (PROGRAM, SAMPLER, SERVICE_FILE, TIMER_FILE)
+FILES = (PROGRAM, programs.SAMPLER, SERVICE_FILE, TIMER_FILE)
 
 _TURNS = programs.Timed(
     "gpu.log",
@@ -128,6 +126,7 @@ COMPONENT = Component(
     parts=("gpu_log",),
     touches=TOUCHES,
     units=(SERVICE, TIMER),
+    shares=(programs.SAMPLER,),
     judge=judge,
     steps=STEPS,
 )

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, numeric_version
+from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, numeric_version, paths
 
 from ..model import sections
 from .view import UP, View
@@ -26,6 +26,10 @@ def python(facts: Facts) -> str:
     enough = [each["path"] for each in there if numeric_version.at_least(each["version"], _OLDEST_PYTHON)]
     system = (facts["os"]["family"], numeric_version.major(facts["os"]["version"] or ""))
     return enough[0] if enough and system == _OLD_PYTHON else "/usr/bin/python3"
+
+
+#: What asks the cards, which several programs import.
+SAMPLER = f"{paths.PROGRAMS}/card_sample.py"
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,8 @@ class KeptFramework(TypedDict):
 
     specifier: str
     variant: str | None
+    others: NotRequired[list[str]]
+    """What was asked for besides, in the same environment; gpuwright did not always remember it"""
 
 
 class Contents(Origin):
@@ -49,6 +51,8 @@ class Contents(Origin):
     wheels: NotRequired[list[LockedWheel]]
     stays: NotRequired[KeptFramework]
     """Where a rollback led to it: for which wish it stays"""
+    restores: NotRequired[bool]
+    """Whether the build that was in use before comes back, whatever is wished"""
     others: NotRequired[list[str]]
     """What is installed besides, as pip takes it: a project's requirements, and what a Jupyter kernel needs"""
     installs: NotRequired[list[Install]]

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TypedDict, cast
 
 from ...module_utils.base.versions import EVERY_PACKAGE
 from .. import resolver
@@ -29,6 +29,13 @@ if TYPE_CHECKING:
 
 
 _POWER_CYCLE = "look at the kernel log for Xid 79; power-cycle the node, then inspect it"
+
+
+class Beside(TypedDict):
+    """Packages that come from files on the node, with those, and packages that go."""
+
+    files: dict[str, str]
+    leaves: list[str]
 
 
 @dataclass(frozen=True)
@@ -62,6 +69,16 @@ class Draft:
         tools = proof.missing_tools(self.context) if proves else []
         kept = rollback.copies(self.state, self.context.facts) if self.state else {}
         return [name for name in dict.fromkeys([*names, *tools]) if name not in kept]
+
+    @property
+    def beside(self) -> Beside:
+        """What comes and goes with the packages on the way back to a driver. Not of a run whose own driver has failed, nor where something
+        is half done: of that no trial holds before it is cleared away, and the one right before the call decides.
+        """
+        facts = self.context.facts
+        if self.state is None or self.request.begun is not None or facts["packages"]["interrupted"]:
+            return {"files": {}, "leaves": []}
+        return {"files": rollback.copies(self.state, facts), "leaves": rollback.work(self.state, facts)["remove"]}
 
     @property
     def replaced(self) -> dict[str, str]:
@@ -124,11 +141,10 @@ def make_draft(facts: Facts, wish: Wish, rules: Rules, request: Request) -> Draf
     if _computes_nothing(facts, wish, request):
         # Metrics are for every host of an inventory; its environments, and a lock of what the cards get, are for the others.
         wish, request = replace(wish, frameworks=(), projects=()), replace(request, lock=None)
-    state, pins = _way_back(facts, wish, request)
-    if request.returns and state is None and not pins and request.applied is None:
-        nowhere = users.nowhere() if request.user else rollback.nowhere(facts)
-        return document.ended(facts, request, refusals=[nowhere])
-    pins = {**_staying(facts, wish, request), **pins}
+    state, returned = _way_back(facts, wish, request)
+    if request.returns and state is None and not returned and request.applied is None:
+        return _nowhere(facts, request)
+    pins = {**_staying(facts, wish, request), **returned}
     fixed = _fixed_driver(facts, wish, request, state)
     if state is not None or fixed is not None:
         wish = rollback.without_driver(wish)
@@ -154,7 +170,9 @@ def make_draft(facts: Facts, wish: Wish, rules: Rules, request: Request) -> Draf
     conflicts = _conflicts(answer, where, rules, request)
     if conflicts:
         return document.ended(facts, request, conflicts=conflicts)
-    stack = frameworks.returning.marked(lock.with_wheels(request.lock, answer["stack"]), asked, pins)
+    stack = lock.with_wheels(request.lock, answer["stack"])
+    stack = frameworks.returning.marked(stack, asked, pins, _environments_before(facts, request))
+    stack = frameworks.returning.restored(stack, asked, returned, facts)
     answer = {**answer, "stack": stack}
     context = Context(
         facts=facts,
@@ -171,6 +189,10 @@ def make_draft(facts: Facts, wish: Wish, rules: Rules, request: Request) -> Draf
     if request.begun is not None:
         context = replace(context, stack=_restored(context, request))
     found = findings.with_return(findings.of_components(context, request), state, facts)
+    first = request.returns and request.applied is None and request.begun is None
+    if first and state is None and not any(each.action == "return" for each in found.get(frameworks.NAME, ())):
+        # What was asked for is not done by other changes.
+        return _nowhere(facts, request)
     also = (
         [
             *availability.also(answer["stack"], rules),
@@ -202,9 +224,21 @@ def _way_back(facts: Facts, wish: Wish, request: Request) -> tuple[DriverState |
 
 def _staying(facts: Facts, wish: Wish, request: Request) -> frameworks.returning.Pins:
     """The releases of frameworks that a rollback led to, just now or before; an upgrade moves on, and a lock has said what is wished."""
-    if request.applied is not None:
-        return frameworks.returning.pinned(request.applied.get("frameworks") or (), wish)
-    return {} if request.moves or request.lock is not None else frameworks.returning.staying(facts, wish)
+    if request.applied is None and (request.moves or request.lock is not None):
+        return {}
+    return frameworks.returning.pinned(_environments_before(facts, request), wish)
+
+
+def _environments_before(facts: Facts, request: Request) -> Sequence[object]:
+    """The environments as they were applied just now, else as the seal has them."""
+    applied = request.applied
+    return frameworks.returning.sealed(facts) if applied is None else applied.get("frameworks") or ()
+
+
+def _nowhere(facts: Facts, request: Request) -> Plan:
+    """The plan of a node that has nothing to return to."""
+    nowhere = users.nowhere() if request.user else rollback.nowhere(facts)
+    return document.ended(facts, request, refusals=[nowhere])
 
 
 def _restored(context: Context, request: Request) -> Stack:

@@ -8,12 +8,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ..components import COMPONENTS, Context, sources
+from ..model import sections
 from . import measurements, preflight, removal_work
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
 
-    from ..components.base import Inputs, Step
+    from ..components.base import Component, Inputs, Step
     from ..model.plan import Plan
 
 #: The step that is decided with the plan.
@@ -36,7 +37,27 @@ def of_plan(plan: Plan, context: Context, only: Sequence[str] = ()) -> Mapping[s
     names = list(plan["components"])
     names += [name for name in only if name not in names and COMPONENTS[name].wanted(context)]
     every = [*_OTHERS, *names] if names else []
-    return _added_once({name: steps[BEGIN](context, plan) for name in every if BEGIN in (steps := _steps(name))})
+    works = {name: steps[BEGIN](context, plan) for name in every if BEGIN in (steps := _steps(name))}
+    return _added_once({name: _without_others(name, work, context) for name, work in works.items()})
+
+
+def _without_others(component: str, work: Mapping[str, object], context: Context) -> Mapping[str, object]:
+    """The work of a component, which takes away no file that another one needs."""
+    absent = work.get("absent")
+    if not isinstance(absent, list):
+        return work
+    needed = {
+        path
+        for name, each in COMPONENTS.items()
+        if name != component and each.shares and (each.wanted(context) or _may_be_there(each, context.facts))
+        for path in each.shares
+    }
+    return {**work, "absent": [path for path in absent if path not in needed]}
+
+
+def _may_be_there(component: Component, facts: Facts) -> bool:
+    """Whether a unit of a component is on the node. Of one that nobody told of it is not known that it is not."""
+    return any(sections.service(facts, unit)["enabled"] != "not-found" for unit in component.units)
 
 
 def _added_once(works: Mapping[str, Mapping[str, object]]) -> Mapping[str, object]:

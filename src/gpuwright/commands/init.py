@@ -12,7 +12,7 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpuwright import console, exits, knowledge, paths
+from gpuwright import console, exits, knowledge, paths, system_python
 from gpuwright.errors import BadInput
 from gpuwright.request import local_inventory
 
@@ -153,7 +153,7 @@ def _host(host: str) -> Iterator[str]:
 
 def _of_this_machine() -> dict[str, str | bool]:
     """As a run without an inventory takes it. Root needs no sudo, and a root shell in a container often has none."""
-    entry = local_inventory(has_system_python=True)["all"]["hosts"][_LOCAL]
+    entry = local_inventory(system_python.path())["all"]["hosts"][_LOCAL]
     return {**entry, "ansible_become": "{{ lookup('ansible.builtin.pipe', 'id -u') != '0' }}"}
 
 

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from gpuwright import paths, privilege, request
+from gpuwright import paths, privilege, request, system_python
 from gpuwright.errors import BadInput, Refused
 from gpuwright.parser import parse
 from gpuwright.privilege import Privilege, decide
@@ -35,13 +36,27 @@ def test_without_an_inventory_the_run_is_about_this_machine(tmp_path: Path) -> N
 
 
 def test_the_interpreter_of_this_machine_is_the_systems_where_there_is_one() -> None:
-    def interpreter(*, system: bool) -> str:
-        return str(
-            request.local_inventory(has_system_python=system)["all"]["hosts"]["localhost"]["ansible_python_interpreter"]
-        )
+    def interpreter(python: str | None) -> str:
+        return str(request.local_inventory(python)["all"]["hosts"]["localhost"]["ansible_python_interpreter"])
 
-    assert interpreter(system=True) == "/usr/bin/python3"
-    assert interpreter(system=False) == "{{ ansible_playbook_python }}"
+    assert interpreter("/usr/bin/python3.12") == "/usr/bin/python3.12"
+    assert interpreter(None) == "{{ ansible_playbook_python }}"
+
+
+def test_a_python_of_the_system_that_is_too_old_is_passed_over(tmp_path: Path) -> None:
+    """As /usr/bin/python3 of Red Hat 8, which is 3.6: it cannot even read our modules."""
+    old, broken, newer = tmp_path / "python3", tmp_path / "python3.13", tmp_path / "python3.12"
+    old.write_text("#!/bin/sh\nexit 1\n")
+    broken.write_text("not a program")
+    newer.symlink_to(sys.executable)
+    for program in (old, broken):
+        program.chmod(0o755)
+    there = [str(each) for each in (old, tmp_path / "python3.14", broken, newer)]
+    assert system_python.path(there) == str(newer)
+    assert system_python.path(there[:-1]) is None
+    # The one that has the bindings of the package manager comes first.
+    assert system_python._PYTHONS[0] == "/usr/bin/python3"
+    assert "/usr/bin/python3.9" in system_python._PYTHONS
 
 
 def test_with_an_inventory_the_run_is_not_about_this_machine(tmp_path: Path) -> None:
@@ -63,6 +78,11 @@ def test_options_become_the_variables_of_the_playbook(tmp_path: Path) -> None:
         "gpuwright_want": ["cuda=12.8"],
         "gpuwright_wish": {"cuda_cudnn": True},
     }
+
+
+def test_packages_that_may_go_are_named_to_the_playbook(tmp_path: Path) -> None:
+    wanted = built(tmp_path, "up", "--allow-remove", "company-vpn", "--allow-remove", "old")
+    assert wanted.extra_vars["gpuwright_allow_remove"] == ["company-vpn", "old"]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -266,7 +267,7 @@ def test_a_repository_with_a_wrong_key_is_not_asked() -> None:
 
 
 def test_a_key_that_cannot_be_fetched_is_a_problem_of_its_repository() -> None:
-    seen = ask(FakeApt(), [], FetchError("no route", timed_out=True))
+    seen = ask(FakeApt(), ["nvidia-driver-cuda"], FetchError("no route", timed_out=True))
     assert (seen["problems"][0]["kind"], seen["problems"][0]["repository"]) == ("timeout", "nvidia-cuda")
 
 
@@ -302,6 +303,28 @@ def test_packages_that_contradict_each_other_are_unsolvable_and_sizes_are_unknow
 def test_an_update_that_hangs_is_a_timeout() -> None:
     seen = ask(FakeApt(update=Result(None, "", "", 60.0, "apt-get did not answer within 60 s")), ["x"])
     assert [item["kind"] for item in seen["problems"]] == ["timeout"]
+
+
+def test_a_list_that_an_apt_replaces_meanwhile_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lists = tmp_path / "lists"
+    lists.mkdir()
+    for name in ("a_Packages", "b_Packages"):
+        (lists / name).write_text(name)
+    monkeypatch.setattr(private_apt, "_LISTS", str(lists))
+    real = os.access
+
+    def access(path: str, mode: int) -> bool:
+        """The other apt is quicker by a moment."""
+        answer = real(path, mode)
+        Path(path).unlink() if path.endswith("a_Packages") else None
+        return answer
+
+    monkeypatch.setattr(os, "access", access)
+    with private_apt.PrivateApt(timeout=5) as apt:
+        copied = Path(apt._at("state", "lists"))
+        copied.mkdir(parents=True)
+        apt._copy_lists()
+        assert [each.name for each in copied.iterdir()] == ["b_Packages"]
 
 
 def snapshot(*roots: str) -> dict[str, tuple[int, int, int, str]]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 import base64
 import json
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -302,3 +304,34 @@ def test_the_repositories_that_may_be_asked_are_part_of_the_question_and_of_the_
     dnf = Dnf({**TOLD, "enabled": ["crb"]})
     found = private_dnf.ask([repository()], ["x"], {}, 5, runner=dnf, getter=lambda *_: ARMOURED, builders=["crb"])
     assert (dnf.question["builders"], found["enabled"]) == (["crb"], ["crb"])
+
+
+def test_an_index_that_a_dnf_replaces_meanwhile_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache, question = tmp_path / "cache", object.__new__(dnf_question.Question)
+    (cache / "baseos/repodata").mkdir(parents=True)
+    for name in ("primary.xml.gz", "filelists.xml.gz"):
+        (cache / "baseos/repodata" / name).write_text(name)
+    question.given = {"directory": str(tmp_path / "private")}
+
+    def patterns(*_patterns: str) -> Any:
+        """The other dnf is quicker by a moment, after a directory was listed."""
+        return lambda folder, names: [each for each in names if Path(folder, each).is_file() and _gone(folder, each)]
+
+    def _gone(folder: str, name: str) -> bool:
+        if name == "primary.xml.gz":
+            Path(folder, name).unlink()
+        return False
+
+    monkeypatch.setattr(shutil, "ignore_patterns", patterns)
+    question.copy_cache(str(cache))
+    copied = tmp_path / "private/cachedir/baseos/repodata"
+    assert [each.name for each in copied.iterdir()] == ["filelists.xml.gz"]
+
+
+def test_a_full_disk_is_no_index_that_went(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    question = object.__new__(dnf_question.Question)
+    question.given = {"directory": str(tmp_path / "private")}
+    full = shutil.Error([("a", "b", "[Errno 28] No space left on device")])
+    monkeypatch.setattr(shutil, "copytree", Mock(side_effect=full))
+    with pytest.raises(shutil.Error):
+        question.copy_cache(str(tmp_path))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import gpu_metrics
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components import Context, monitoring_exporters
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components import Context, gpu_log, monitoring_exporters
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components.monitoring_exporters import units
 from ansible_collections.gpuwright.node.plugins.plugin_utils.health import judge
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import removal
@@ -306,7 +306,7 @@ def test_on_a_host_without_cards_it_is_judged_and_mended_as_anywhere() -> None:
 
 
 def test_where_the_cards_are_gone_for_good_their_exporter_ends() -> None:
-    left = cardless(*OURS, services={GPU: ON})
+    left = cardless(*OURS, services={GPU: ON, gpu_log.SERVICE: OFF_FOR_GOOD, gpu_log.TIMER: OFF_FOR_GOOD})
     there = work(left, **NO_CARDS)
     assert there["leaves"] == [GPU]
     assert {f"/etc/systemd/system/{GPU}", *(f"/usr/local/libexec/gpuwright/{name}" for name in units.PROGRAMS)} <= {

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components.frameworks import returning
+from ansible_collections.gpuwright.node.plugins.plugin_utils.model.wish import Project, Requirement
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import Draft, make_draft
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.finish import finish
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
@@ -121,6 +123,76 @@ def test_without_anything_that_is_kept_it_is_refused() -> None:
     (refusal,) = plan["refusals"]
     assert refusal["rule"] == "rollback-nowhere"
     assert "no build of an environment is kept" in refusal["text"]
+
+
+PROJECT = "/opt/gpuwright/research"
+
+
+def project(*texts: str) -> Wish:
+    """A project's wish for an environment of its own: PyTorch, and what it requires besides."""
+    required = tuple(Requirement(text, "requirements.txt, line 2") for text in texts)
+    frameworks = (FrameworkWish("pytorch", environment="research"),)
+    return replace(wish(), frameworks=frameworks, projects=(Project("research", required),))
+
+
+def of_project(now: Any, before: Any, asked: Wish) -> Any:
+    """A node with that environment, in which only packages of the project changed; both builds are what some wish was."""
+    made = make_draft(nodes.bare(), asked, RULES, request())
+    assert isinstance(made, Draft)
+    pins = dict(pin.split("==") for pin in made.context.stack["frameworks"][0]["requirements"])
+    facts = proven(nodes.provisioned())
+    build = {**kept(), "packages": {**pins, **before}}
+    facts["environments"] = {
+        PROJECT: {"python": "3.13.5", "packages": {**pins, **now}, "loader_path": None, "kept": build}
+    }
+    return facts
+
+
+@pytest.mark.parametrize(
+    ("now", "before", "asked", "told"),
+    [
+        ({"pandas": "3.0.1"}, {"pandas": "2.3.3"}, ["pandas"], "pandas 2.3.3 instead of 3.0.1"),
+        ({"pandas": "3.0.1"}, {"pandas": "2.3.3"}, ["pandas>=3"], "pandas 2.3.3 instead of 3.0.1"),
+        (
+            {"pandas": "3.0.1", "numpy": "2.4.0"},
+            {"pandas": "3.0.1", "numpy": "2.3.1"},
+            ["pandas"],
+            "numpy 2.3.1 instead of 2.4.0",
+        ),
+        ({"pandas": "3.0.1", "polars": "1.9"}, {"pandas": "3.0.1"}, ["pandas", "polars"], "polars gone instead of 1.9"),
+    ],
+    ids=["a loose wish", "a wish of today", "what a package needs", "one that came"],
+)
+def test_a_build_in_which_only_a_projects_packages_differ_comes_back_and_stays(
+    now: Any, before: Any, asked: list[str], told: str
+) -> None:
+    facts = of_project(now, before, project(*asked))
+    plan = planned(facts, project(*asked), verb="rollback")
+    (change,) = [row for row in plan["changes"] if row["component"] == "frameworks"]
+    assert (change["action"], change["files"][0]) == ("return", PROJECT)
+    assert told in change["reason"]
+    assert plan["work"]["frameworks"]["environments"][PROJECT]["restores"] is True
+    # What the role did; it is what the second look expects, and stays so until something else is asked for.
+    environment = facts["environments"][PROJECT]
+    environment["packages"], environment["kept"]["packages"] = environment["kept"]["packages"], environment["packages"]
+    again = planned(facts, project(*asked), verb="rollback", applied=plan["stack"])
+    assert [row for row in again["changes"] if row["component"] == "frameworks"] == []
+    facts["seals"]["frameworks"] |= {
+        "stack": again["stack"]["frameworks"],
+        "digest": again["digests"]["frameworks"],
+    }
+    later = planned(facts, project(*asked))
+    assert [row for row in later["changes"] if row["component"] == "frameworks"] == []
+    assert [row["rule"] for row in later["warnings"] if row["rule"] == "rolled-back"] == ["rolled-back"]
+    (moved,) = [row for row in planned(facts, project("pandas>=4"))["changes"] if row["component"] == "frameworks"]
+    assert "pandas>=4" in moved["reason"]
+
+
+def test_a_rollback_that_would_change_nothing_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(returning, "restored", lambda stack, *_more: stack)
+    facts = of_project({"pandas": "3.0.1"}, {"pandas": "2.3.3"}, project("pandas"))
+    plan = drafted(facts, project("pandas"), verb="rollback")
+    assert [row["rule"] for row in plan["refusals"]] == ["rollback-nowhere"]
 
 
 @pytest.mark.parametrize(

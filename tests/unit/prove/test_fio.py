@@ -579,6 +579,54 @@ def test_the_real_fio_measures_and_leaves_nothing(on_disk: Path) -> None:
 
 
 @needs_fio
+def killed(parent: Path) -> Path:
+    """What a run left that was killed (SIGKILL): its directory with files of gigabytes, which nobody has open."""
+    program = (
+        "import os, signal\n"
+        "from ansible_collections.gpuwright.node.plugins.module_utils.measure import fio_bench\n"
+        f"with fio_bench.private_directory({str(parent)!r}) as inside:\n"
+        "    open(inside + '/read.0.0', 'w').close()\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == -9
+    (left,) = parent.glob(".gpuwright-fio-*")
+    assert list(left.iterdir()) == [left / "read.0.0"]
+    return left
+
+
+def test_what_a_killed_run_left_goes_before_the_next_one_asks_for_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left, seen = killed(tmp_path), []
+
+    def judge_space(*_arguments: object) -> tuple[Check, list[Any]]:
+        seen.append(left.exists())
+        return checks.skipped("fio.space", "not asked here"), []
+
+    monkeypatch.setattr(fio_bench, "judge_space", judge_space)
+    module.prove(parameters(tmp_path, executable="/bin/true"), check_mode=False)
+    assert seen == [False]
+
+
+def test_what_is_in_use_or_somebody_elses_is_not_cleared(tmp_path: Path) -> None:
+    open_to_others, elsewhere = tmp_path / ".gpuwright-fio-open", tmp_path / "elsewhere"
+    for each in (open_to_others, elsewhere):
+        each.mkdir(mode=0o755)
+        (each / "data").touch()
+    elsewhere.chmod(0o700)
+    (tmp_path / ".gpuwright-fio-link").symlink_to(elsewhere)
+    (tmp_path / ".gpuwright-fio-empty").mkdir(mode=0o700)
+    (tmp_path / ".gpuwright-fio-deep/more").mkdir(mode=0o700, parents=True)
+    (tmp_path / ".gpuwright-fio-deep").chmod(0o700)
+    with fio_bench.private_directory(str(tmp_path)) as inside:
+        Path(inside, "read.0.0").touch()
+        assert fio_bench.clear(str(tmp_path)) == []
+        assert Path(inside, "read.0.0").exists()
+    assert (open_to_others / "data").exists()
+    assert (elsewhere / "data").exists()
+    assert (tmp_path / ".gpuwright-fio-deep/more").is_dir()
+
+
 def test_a_colon_and_a_blank_in_the_directory_do_not_lead_elsewhere(tmp_path: Path) -> None:
     odd = tmp_path / "a:b c"
     odd.mkdir()

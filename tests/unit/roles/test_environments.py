@@ -26,7 +26,8 @@ PIP = {"rc": 0, "out": f"pip 25.1 from {PATH}/lib/python3.12/site-packages/pip (
 def wished(**changes: Any) -> frameworks.Wished:
     asked: Any = {
         "path": PATH, "interpreter": "3.12", "requirements": [PIN], "constraints": ["numpy<3"], "index_url": None,
-        "loader_path": None, "rebuild": False, "user": False, **changes,
+        "loader_path": None, "rebuild": False, "restores": False, "user": False,
+        **changes,
     }  # fmt: skip
     return asked
 
@@ -136,6 +137,14 @@ def test_the_build_that_was_in_use_before_is_returned_to_where_it_is_what_is_wis
 )
 def test_one_that_is_not_what_is_wished_is_not_returned_to(changes: Mapping[str, Any]) -> None:
     assert frameworks.look(wished(), seen(**OLD, kept=kept(**changes)))["action"] == "build"
+
+
+def test_a_rollback_returns_to_what_is_kept_though_nothing_is_unmet() -> None:
+    assert frameworks.look(wished(), seen(kept=kept()))["action"] == "none"
+    assert frameworks.look(wished(restores=True), seen(kept=kept()))["action"] == "return"
+    for broken in (None, kept(made=False), kept(packages={})):
+        with pytest.raises(StepRefused, match="to be kept and whole"):
+            frameworks.look(wished(restores=True), seen(kept=broken))
 
 
 def test_what_a_cut_left_is_taken_away_by_itself_where_nothing_is_built() -> None:

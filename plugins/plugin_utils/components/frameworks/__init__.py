@@ -50,6 +50,8 @@ NAME = "frameworks"
 #: Bytes (as preflight_framework_mib has them) and files of an environment with PyTorch and its CUDA libraries; assumed, with a margin.
 FRAMEWORK_BYTES = 6144 * 1024**2
 FRAMEWORK_FILES = 40_000
+#: Packages that a person is told of.
+_NAMED = 8
 #: Actions of a change that leave the builds of environments as they are.
 _BESIDE = ("configure", "return", "adopt", "remove")
 
@@ -67,7 +69,9 @@ def findings(context: Context) -> list[Finding]:
         wrong = differences.of_contents(framework, environment) + differences.of_activation(framework, environment)
         broken = differences.of_health(framework["path"], environment, context)
         kernel = differences.of_kernel(framework, environment)
-        if wrong or broken or kernel:
+        if framework.get("restores") and environment:
+            found.append(_return(framework, environment, context))
+        elif wrong or broken or kernel:
             before = next(
                 (present.get(contents.name(pin)) for pin in framework["requirements"] if contents.name(pin) in present),
                 None,
@@ -84,6 +88,24 @@ def findings(context: Context) -> list[Finding]:
                 )
             )
     return found
+
+
+def _return(framework: FrameworkEnvironment, environment: PythonEnvironment, context: Context) -> Finding:
+    """The build that was in use before comes back, whatever is wished of it."""
+    packages, kept = environment["packages"], environment.get("kept")
+    there = kept["packages"] if kept else {}
+    names = returning.changed(environment)
+    told = [f"{name} {there.get(name, 'gone')} instead of {packages.get(name, 'none')}" for name in names[:_NAMED]]
+    more = [f"{len(names) - _NAMED} more"] if len(names) > _NAMED else []
+    return Finding(
+        "return",
+        f"{framework['path']} goes back to the build that was in use before: {', '.join([*told, *more]) or 'with the same packages'}",
+        next(
+            (packages[contents.name(pin)] for pin in framework["requirements"] if contents.name(pin) in packages), None
+        ),
+        contents.titles(framework["path"], context.stack),
+        files=[framework["path"], *differences.kernel_files(framework, environment)],
+    )
 
 
 def _action(

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 def is_built(framework: FrameworkEnvironment, environment: PythonEnvironment | None, context: Context) -> bool:
     """Whether a build is made: something is not as it is to be that only a build mends, and none is kept that has it."""
+    if framework.get("restores"):
+        return False
     broken = of_health(framework["path"], environment, context)
     return bool(of_contents(framework, environment) or broken) and not is_kept(framework, environment)
 

@@ -1,14 +1,14 @@
 # Copyright: gpuwright contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The way back to environments that were in use before, and staying there: as a wish for their very releases.
+"""The way back to environments that were in use before, and staying there: a wish for their very releases says what they go with.
 
-Whether the build that is kept is what such a wish resolves to, is then seen as of any other environment.
+What is in them is what the kept build has, not what such a wish would resolve to today: a return restores.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
@@ -16,14 +16,17 @@ from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import A
 
 from ...model import sections
 from ...wish import FrameworkWish, Wish, specifiers
+from . import contents
 
 if TYPE_CHECKING:
-    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts, KeptEnvironment
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts, KeptEnvironment, PythonEnvironment
 
     from ...model.frameworks import FrameworkEnvironment, KeptFramework
     from ...model.stack import Stack, Why
     from ..base import Context
 
+#: Keys of a row that say what is in an environment.
+_CONTENTS = ("requirements", "others", "constraints", "interpreter", "loader_path")
 _VARIANT = re.compile(r"[a-z0-9-]+", re.ASCII)
 
 #: Wishes for the releases of frameworks, by their keys (pytorch, pytorch@research).
@@ -60,11 +63,11 @@ def _pin(framework: FrameworkWish, version: str, variant: str) -> FrameworkWish 
     return replace(framework, specifier=f"=={version}", variant=variant or framework.variant)
 
 
-def staying(facts: Facts, wish: Wish) -> dict[str, FrameworkWish]:
-    """The releases that a rollback led to, by the seal, where the wish is the one of then."""
+def sealed(facts: Facts) -> Sequence[object]:
+    """The rows of the stack that the seal has."""
     seal = sections.seal(facts, "frameworks")
     rows: object = seal["stack"] if seal else None
-    return pinned(rows if isinstance(rows, list) else (), wish)
+    return rows if isinstance(rows, list) else ()
 
 
 def pinned(rows: Iterable[object], wish: Wish) -> dict[str, FrameworkWish]:
@@ -73,7 +76,8 @@ def pinned(rows: Iterable[object], wish: Wish) -> dict[str, FrameworkWish]:
     known = {_key(row): row for row in rows if isinstance(row, Mapping)}
     for framework in wish.frameworks:
         row = known.get(framework.key, {})
-        if row.get("stays") == asked(framework):
+        stays = row.get("stays")
+        if isinstance(stays, Mapping) and {key: stays.get(key) for key in asked(framework)} == asked(framework):
             pin = _pin(framework, str(row.get("version")), str(row.get("variant") or ""))
             if pin is not None:
                 found[framework.key] = pin
@@ -96,16 +100,83 @@ def held(wish: Wish, pins: Pins) -> Wish:
     return replace(wish, frameworks=tuple(pins.get(each.key, each) for each in wish.frameworks))
 
 
-def marked(stack: Stack, wish: Wish, pins: Pins) -> Stack:
-    """A stack that says of what was returned to for which wish it stays there."""
-    rows = stack.get("frameworks")
-    if not rows or not pins:
+def marked(stack: Stack, wish: Wish, pins: Pins, rows: Iterable[object]) -> Stack:
+    """A stack that says of what was returned to for which wish it stays there, with what the ``rows`` of then had."""
+    found = stack.get("frameworks")
+    if not found or not pins:
         return stack
     stays = {each.key: asked(each) for each in wish.frameworks if each.key in pins}
-    marked_rows = [
-        cast("FrameworkEnvironment", {**row, "stays": stays[_key(row)]}) if _key(row) in stays else row for row in rows
+    known = {_key(row): row for row in rows if isinstance(row, Mapping)}
+    return {**stack, "frameworks": [_marked(row, stays, known.get(_key(row), {})) for row in found]}
+
+
+def _marked(
+    row: FrameworkEnvironment, stays: Mapping[str, KeptFramework], before: Mapping[str, object]
+) -> FrameworkEnvironment:
+    if _key(row) not in stays:
+        return row
+    wished = list(row.get("others") or ())
+    then = before.get("stays")
+    # Where something else is asked for besides by now, the environment moves on in that.
+    contents_then = _contents_of(before) if isinstance(then, Mapping) and then.get("others") == wished else {}
+    return _with(row, contents_then, stays={**stays[_key(row)], "others": wished})
+
+
+def _contents_of(row: Mapping[str, object]) -> Mapping[str, object]:
+    """What a row that stays says of its contents; nothing where a requirement of it is none."""
+    pins = [*_texts(row.get("requirements")), *_texts(row.get("others"))]
+    if not pins or not all(contents.is_pin(pin) for pin in pins):
+        return {}
+    return {key: row[key] for key in _CONTENTS if key in row}
+
+
+def _texts(value: object) -> list[str]:
+    return [each if isinstance(each, str) else "" for each in value] if isinstance(value, list) else []
+
+
+def _with(row: FrameworkEnvironment, held: Mapping[str, object], **more: object) -> FrameworkEnvironment:
+    """A row with other contents; a lock's wheels are of its own."""
+    kept = {key: value for key, value in row.items() if not held or key not in (*_CONTENTS, "wheels")}
+    return cast("FrameworkEnvironment", {**kept, **held, **more})
+
+
+def restored(stack: Stack, wish: Wish, returned: Pins, facts: Facts) -> Stack:
+    """A stack whose environments that are returned to have what their kept builds have."""
+    environments, rows = facts["environments"], stack.get("frameworks") or ()
+    if not environments:
+        # None can be returned to that nobody saw.
+        return stack
+    paths = {row["path"] for row in rows if _key(row) in returned}
+    every = {each.key: each for each in wish.frameworks}
+    made = [
+        _restored(row, environments[row["path"]], every[_key(row)]) if row["path"] in paths else row for row in rows
     ]
-    return {**stack, "frameworks": marked_rows}
+    return {**stack, "frameworks": made} if paths else stack
+
+
+def _restored(row: FrameworkEnvironment, environment: PythonEnvironment, wish: FrameworkWish) -> FrameworkEnvironment:
+    kept, wished = environment["kept"], list(row.get("others") or ())
+    if kept is None:
+        return row
+    there = kept["packages"]
+    required = [contents.name(pin) for pin in row["requirements"]]
+    besides = {contents.name(each) for each in wished} | set(changed(environment))
+    held: dict[str, object] = {
+        "requirements": [f"{name}=={there[name]}" for name in required if name in there],
+        "others": [f"{name}=={there[name]}" for name in sorted(besides) if name in there and name not in required],
+        "constraints": [],
+        "interpreter": ".".join(str(kept["python"] or row["interpreter"]).split(".")[:2]),
+    }
+    if kept["loader_path"]:
+        held["loader_path"] = kept["loader_path"]
+    return _with(row, held, stays={**asked(wish), "others": wished}, restores=True)
+
+
+def changed(environment: PythonEnvironment) -> list[str]:
+    """The distributions that the kept build has in another version, or alone; then those that it has not."""
+    kept, now = environment.get("kept"), environment["packages"]
+    there = kept["packages"] if kept else {}
+    return sorted(name for name in there if now.get(name) != there[name]) + sorted(set(now) - set(there))
 
 
 def told(context: Context) -> list[Why]:

@@ -57,8 +57,8 @@ _LACKS = (1, None)
 
 
 class Wished(TypedDict):
-    """What an environment is to be. ``rebuild``: it is made anew whatever is in it. ``user``: it is made without root, so no package is
-    installed for it: where its Python has no ensurepip, uv brings pip into it.
+    """What an environment is to be. ``rebuild``: it is made anew whatever is in it; ``restores``: the build before comes back. ``user``: it
+    is made without root, so no package is installed for it: where its Python has no ensurepip, uv brings pip into it.
     """
 
     path: str
@@ -68,6 +68,7 @@ class Wished(TypedDict):
     index_url: str | None
     loader_path: str | None
     rebuild: bool
+    restores: bool
     user: bool
 
 
@@ -125,6 +126,7 @@ class EnvironmentWork(TypedDict):
     files: list[File]
     activation: Activation
     rebuild: bool
+    restores: bool
     user: bool
     time: str
 
@@ -178,6 +180,7 @@ def begin(context: Context, plan: Plan) -> FrameworksWork:
                 f"name one of {whose} in frameworks_path; then run again."
             ),
             "rebuild": path in plan["rebuild"],
+            "restores": bool(framework.get("restores")),
             "user": user is not None,
             "time": context.facts["time"],
         }
@@ -288,12 +291,23 @@ def look(wished: Wished, seen: Environment) -> Found:
 
 
 def _action(wished: Wished, seen: Environment, *, met: bool) -> str:
+    if wished["restores"]:
+        if not _is_kept(wished, seen):
+            raise StepRefused(
+                f"Expected the build of {wished['path']} that was in use before to be kept and whole. Found "
+                f"{'one that is not as it was planned' if seen['kept'] else 'none'}. It was left as it is. What to do: wish the release "
+                "that you want, and run gpuwright up."
+            )
+        return "return"
     if met:
         return "none" if _activated(wished, seen) else "activate"
+    return "return" if _is_kept(wished, seen) else "build"
+
+
+def _is_kept(wished: Wished, seen: Environment) -> bool:
+    """Whether the build that was in use before is what is wished."""
     kept = seen["kept"]
-    if kept and _sound(wished, kept) and not _unmet(wished, kept) and _activated(wished, kept):
-        return "return"
-    return "build"
+    return bool(kept and _sound(wished, kept) and not _unmet(wished, kept) and _activated(wished, kept))
 
 
 def installed(wished: Wished, seen: Environment) -> Found:

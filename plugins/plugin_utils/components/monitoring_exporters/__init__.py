@@ -274,6 +274,7 @@ COMPONENT = Component(
     parts=(NAME,),
     touches=TOUCHES,
     units=(UNIT,),
+    shares=(programs.SAMPLER,),
     demands=demands,
     version_prefixes=version_prefixes,
     # Somebody else may ask the host engine too: it ends with its package alone.
