@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, cast
 
 from ansible.errors import AnsibleActionFail
@@ -37,7 +36,9 @@ if TYPE_CHECKING:
 
 
 class ActionModule(NodeAction):
-    """``converged``: observe again, resolve again, and seal what is right. ``proven``: record the proof and the host's result."""
+    """``converged``: observe again, resolve again, and seal what is right. ``proven``: record the proof and the host's result.
+    ``interrupted``: give back what the run had taken.
+    """
 
     _VALID_ARGS = frozenset(
         ("state", "verb", "owner", "checks", "measurements", "failure", "returned", "kept", "reboot_pending")
@@ -47,7 +48,12 @@ class ActionModule(NodeAction):
         """Seal or prove, as the option ``state`` says."""
         super().run(tmp, task_vars)
         look = NodeSession(self, task_vars or {})
-        steps = {"converged": self._seal, "proven": self._prove, "removed": self._remove}
+        steps = {
+            "converged": self._seal,
+            "proven": self._prove,
+            "removed": self._remove,
+            "interrupted": self._give_back,
+        }
         return steps[self._task.args["state"]](look)
 
     def _seal(self, look: NodeSession) -> Result:
@@ -67,6 +73,10 @@ class ActionModule(NodeAction):
         given = measurements.asked(look.inputs(), drafted.wish.gpus_ignore, pending=look.pending)
         measure = work.of_step(measurements.NAME, "measure", {**begun, "given": given}, facts, look.inputs())
         return {"changed": False, "sealed": sorted(seals), "measure": measure}
+
+    def _give_back(self, look: NodeSession) -> Result:
+        look.keep({"state": "released", "owner": self._plan(look)["owner"], "failed": True})
+        return {"changed": False}
 
     @staticmethod
     def _drafted(look: NodeSession, facts: Facts, begun: Plan) -> Draft:
@@ -182,7 +192,8 @@ def _failure(arguments: Variables) -> Failure | None:
 def _proof(plan: Plan, verdict: str, checks: list[Check], facts: Facts) -> Proof:
     return {
         "verdict": cast("ProofVerdict", verdict),
-        "time": datetime.now(tz=UTC).isoformat(timespec="seconds"),
+        # By the node's own clock, which says how old it is later.
+        "time": facts["time"],
         "boot_id": facts["boot"]["id"],
         "driver": facts["driver"]["loaded_version"],
         "stack_digest": plan["stack_digest"],

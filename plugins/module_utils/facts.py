@@ -29,6 +29,7 @@ ToolkitState = Literal["begun", "staged", "done"]
 ArchivedLibrary = Literal["cudnn", "nccl", "tensorrt"]
 ArchiveState = Literal["begun", "done"]
 DockerOriginal = Literal["file", "none"]
+EngineInUse = Literal["docker", "containerd", "kubernetes", "podman"]
 MetricsOf = Literal["gpu", "node", "metrics"]
 FirewallName = Literal["ufw", "firewalld"]
 FirewallProtocol = Literal["tcp", "udp"]
@@ -1130,13 +1131,61 @@ class Fabric(TypedDict):
     """NVSwitch fabric and RDMA."""
 
     manager_stale: bool | None
-    """Whether the running Fabric Manager is older than its program"""
+    """Whether the running Fabric Manager is another program than the one on disk"""
     modules_loaded: list[str]
     """Loaded modules of interest"""
     modules_at_boot: list[str]
     """Modules of interest that are loaded at each boot"""
     peermem_module: str | None
     """Name of nvidia-peermem for the next kernel"""
+
+
+class CardHolder(TypedDict):
+    """Process that holds cards."""
+
+    pid: int
+    """Process id"""
+    name: str
+    """Name of the program"""
+    devices: list[str]
+    """Devices that it has open"""
+
+
+class RunningContainer(TypedDict):
+    """Running container."""
+
+    engine: EngineInUse
+    """Whose it is"""
+    id: str
+    """Beginning of its id"""
+    comes_back: bool
+    """Whether the machine starts it again after a boot"""
+
+
+class EngineWork(TypedDict):
+    """Work of a container engine."""
+
+    engine: EngineInUse
+    """Whose it is"""
+    what: str
+    """What it is"""
+
+
+class Running(TypedDict):
+    """What runs that a change would end."""
+
+    holders: list[CardHolder]
+    """Processes that hold cards, without those that are known to compute nothing"""
+    containers: list[RunningContainer]
+    """Running containers"""
+    working: list[EngineWork]
+    """Builds, pulls and other work of container engines"""
+    docker_clients: int
+    """Connections that Docker has with clients"""
+    jobs: list[str]
+    """Steps of Slurm's jobs"""
+    unread: str | None
+    """Why not all of it could be seen; null where it was"""
 
 
 class Sessions(TypedDict):
@@ -1337,6 +1386,8 @@ class _Facts(TypedDict):
     """Units of systemd"""
     fabric: Fabric
     """NVSwitch fabric and RDMA"""
+    in_use: Running
+    """What runs that a change would end"""
     sessions: Sessions
     """Sessions of users"""
     seals: dict[str, Seal] | None

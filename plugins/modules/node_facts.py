@@ -552,7 +552,7 @@ facts:
       type: dict
       contains:
         manager_stale:
-          description: "Whether the running Fabric Manager is older than its program."
+          description: "Whether the running Fabric Manager is another program than the one on disk."
           returned: always
           type: bool
         modules_loaded:
@@ -567,6 +567,39 @@ facts:
           elements: str
         peermem_module:
           description: "Name of nvidia-peermem for the next kernel."
+          returned: always
+          type: str
+    in_use:
+      description: "What runs that a change would end."
+      returned: always
+      type: dict
+      contains:
+        holders:
+          description: "Processes that hold cards, without those that are known to compute nothing."
+          returned: always
+          type: list
+          elements: dict
+        containers:
+          description: "Running containers."
+          returned: always
+          type: list
+          elements: dict
+        working:
+          description: "Builds, pulls and other work of container engines."
+          returned: always
+          type: list
+          elements: dict
+        docker_clients:
+          description: "Connections that Docker has with clients."
+          returned: always
+          type: int
+        jobs:
+          description: "Steps of Slurm's jobs."
+          returned: always
+          type: list
+          elements: str
+        unread:
+          description: "Why not all of it could be seen; null where it was."
           returned: always
           type: str
     sessions:

@@ -214,7 +214,8 @@ def start(host: Host, given: Options, check: bool) -> tuple[list[str], list[str]
     """All that comes before the first change; the paths that are written, and those that are removed."""
     written = begin(host, given["seals"], given["owner"], given["takes_over"], check, given["alone"])
     if not check and not host.of_user:
-        data_directories.begin(host, history.read(host)["brought"])
+        mine = history.owned(host, history.read(host))
+        data_directories.begin(host, mine.brought if mine else ())
         history_writer.begin(host, given["remember"], given["gave_way"], given["alone"])
     removed = [] if host.of_user else resume.drop(host, check)
     if given["alone"]:

@@ -54,6 +54,15 @@ options:
     type: list
     elements: str
     default: []
+  files:
+    description: Files of packages on this machine that come with O(packages), by name. What they take away is told too.
+    type: dict
+    default: {}
+  leaves:
+    description: Names of packages that go as O(packages) and O(files) come.
+    type: list
+    elements: str
+    default: []
   install_recommends:
     description: Whether recommended packages count too.
     type: bool
@@ -172,6 +181,8 @@ def main() -> None:
             "keep": {"type": "dict", "default": {}},
             "origin": {"type": "list", "elements": "str", "default": []},
             "replaced": {"type": "list", "elements": "str", "default": []},
+            "files": {"type": "dict", "default": {}},
+            "leaves": {"type": "list", "elements": "str", "default": []},
             "install_recommends": {"type": "bool", "default": False},
             "timeout": {"type": "float", "default": 90},
             "credentials": redact.OPTION,
@@ -197,6 +208,8 @@ def main() -> None:
         given["install_recommends"],
         also=given["also"],
         credentials=credentials,
+        files=given["files"],
+        leaves=given["leaves"],
         **{name: given[name] for name in own},
     )
     module.exit_json(changed=False, **redact.document(answer))

@@ -7,15 +7,17 @@ version_added: "0.1.0"
 description:
   - With O(state=converged) the node is observed and resolved a second time. When nothing is left to change, the seals of
     the applied components are written; otherwise the task fails with C(did not converge) and what is left.
-  - With O(state=proven) the verdict of the checks is recorded on the node and in the run directory, and the lock is released.
+  - With O(state=proven) the verdict of the checks is recorded on the node and in the run directory, and the lock is released. Of a run that
+    failed, what it had come to the end of is sealed by another look.
   - What was planned is read from the run directory (variable C(gpuwright_run_dir)), where M(gpuwright.node.plan) wrote it.
   - Both run mostly on the controller; on the node they use M(gpuwright.node.node_facts) and M(gpuwright.node.node_seal).
+  - With O(state=interrupted) the lock is released, and what the run left to go on after the next boot is called off.
   - With O(state=removed) the node is observed once more after everything was taken back; when nothing is left the records go too.
 options:
   state:
     description: What to close.
     type: str
-    choices: [converged, proven, removed]
+    choices: [converged, proven, removed, interrupted]
     required: true
   verb:
     description: What was planned, where it is another verb than that of the run.

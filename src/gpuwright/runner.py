@@ -9,7 +9,7 @@ import re
 import shlex
 import signal
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +35,9 @@ _OPENS = "gpuwright.node.report"
 # The actions that write what a host's report is made of.
 _RECORDS = ("gpuwright.node.plan", "gpuwright.node.seal")
 
+# What takes a node for a run, and what gives it back at the end.
+_TAKES, _GIVES_BACK = "gpuwright.node.node_seal", "gpuwright.node.seal"
+
 # How long a playbook has to stop in order after Ctrl-C, in seconds.
 _GRACE = 10.0
 
@@ -47,6 +50,7 @@ class Outcome:
         hosts: every host the run began with, in the order in which they were met.
         unreachable: host → why.
         failed: host → what failed first; also where a role caught it and went on.
+        took: hosts that the run has taken for itself and not given back yet.
         lost: hosts that Ansible counts as failed at its end: nothing caught it.
         bad_input: what the run refused before the first host.
         reported: the playbook wrote its report after the last host left its record.
@@ -59,6 +63,7 @@ class Outcome:
     hosts: list[str] = field(default_factory=list)
     unreachable: dict[str, str] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
+    took: set[str] = field(default_factory=set)
     lost: set[str] = field(default_factory=set)
     bad_input: BadInput | None = None
     reported: bool = False
@@ -88,6 +93,10 @@ class Outcome:
         if host not in self.hosts:
             self.hosts.append(host)
         result = data.get("res") or {}
+        if data.get("resolved_action") == _TAKES:
+            self.took.add(host)
+        elif data.get("resolved_action") == _GIVES_BACK and "verdict" in result:
+            self.took.discard(host)
         if data.get("resolved_action") in (_OPENS, *_RECORDS):
             self.reported = event.get("event") == "runner_on_ok" and "report" in result
         if data.get("resolved_action") == _OPENS and "suggestions" in result:
@@ -121,12 +130,32 @@ def run(request: Request, listener: Callable[[Event], None]) -> Outcome:
     outcome.rc, status = backend(request, on_event)
     outcome.seconds = time.monotonic() - began
     if status == "canceled":
-        raise Interrupted("interrupted; what was begun is healed by the next run", [f"the log is {outcome.log}"])
+        kept = _give_back(request, outcome.took)
+        told = (
+            [f"of {', '.join(kept)} the lock stays: until it lapses only this controller begins there"] if kept else []
+        )
+        raise Interrupted("interrupted; what was begun is healed by the next run", [*told, f"the log is {outcome.log}"])
     if outcome.bad_input:
         raise outcome.bad_input
     if not outcome.hosts:
         _explain_no_hosts(request, outcome)
     return outcome
+
+
+def _give_back(request: Request, took: set[str]) -> list[str]:
+    """Let others begin on the nodes that an interrupted run had taken; those where that could not be done. Ctrl-C ends it."""
+    if not took or request.check:
+        return []
+    console.note("giving back what the run had taken for itself")
+    given: set[str] = set()
+
+    def on_event(event: Event) -> None:
+        data = event.get("event_data") or {}
+        if event.get("event") == "runner_on_ok" and data.get("resolved_action") == _GIVES_BACK:
+            given.add(str(data.get("host")))
+
+    backend(replace(request, playbook="release", limit=",".join(sorted(took))), on_event)
+    return sorted(took - given)
 
 
 def backend(request: Request, on_event: Callable[[Event], None]) -> tuple[int, str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -162,28 +163,34 @@ class Node:
 
         Returns what was killed on the node. Fails where the run ends before that.
         """
-        process = subprocess.Popen(
-            [
-                *command_line(),
-                "up",
-                "--yes",
-                "-i",
-                str(self.inventory),
-                "--report",
-                tempfile.mkdtemp(dir=self.inventory.parent),
-                *arguments,
-            ],
+        process = self._begin(*arguments)
+        try:
+            assert self.comes(moment, process), "the run ended before it could be cut off"
+        finally:
+            killed = snapshot.cut_off(self.name, process)
+        return killed
+
+    def interrupt_up_when(self, moment: str, *arguments: str) -> int:
+        """Start `gpuwright up`, press Ctrl-C once the shell command MOMENT succeeds on the node, and wait. Returns the exit status."""
+        process = self._begin(*arguments)
+        try:
+            assert self.comes(moment, process), "the run ended before it could be interrupted"
+            process.send_signal(signal.SIGINT)
+            return process.wait(timeout=120)
+        finally:
+            process.kill()
+
+    def _begin(self, *arguments: str) -> subprocess.Popen[bytes]:
+        """`gpuwright up`, at work."""
+        report = tempfile.mkdtemp(dir=self.inventory.parent)
+        return subprocess.Popen(
+            [*command_line(), "up", "--yes", "-i", str(self.inventory), "--report", report, *arguments],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             env=environment(),
             cwd=settings.CLONE,
             start_new_session=True,
         )
-        try:
-            assert self.comes(moment, process), "the run ended before it could be cut off"
-        finally:
-            killed = snapshot.cut_off(self.name, process)
-        return killed
 
     def comes(self, moment: str, process: subprocess.Popen[bytes]) -> bool:
         """Wait until the shell command MOMENT succeeds on the node; False where PROCESS ends before that.

@@ -20,6 +20,8 @@ ALLOWED: Mapping[str, str] = {
     "/var/cache/ldconfig": "ldconfig's own cache",
     "/var/lib/apt": "apt's record of what came as a dependency, and the indexes of the host's own sources",
     "/var/lib/dpkg": "dpkg's record of what is and was installed",
+    "/var/lib/dkms/dkms_dbversion": "DKMS's own note",
+    "/var/lib/dkms/mok.": "the key that DKMS made: the firmware may know it, and modules of others be signed with it",
     "/var/lib/systemd": "the record of services that a package has enabled once",
     "/var/log": "logs tell what was",
     "/var/tmp": "what programs put down for a moment",

@@ -16,12 +16,12 @@ _HELD = "/run/held"
 _BLACKLIST = "etc/modprobe.d/gpuwright-nouveau.conf"
 
 
-def _hold(machine: Node, program: str, words: str) -> str:
+def _hold(machine: Node, program: str, words: str, then: str = f"touch {_HELD}; sleep 600") -> str:
     """Make PROGRAM wait where its arguments match WORDS: the file it then leaves is the moment to cut. Returns the stand-in."""
     real = machine.shell(f"command -v {program}").strip()
     stand_in = f"/usr/local/sbin/{program}"
     assert real != stand_in
-    script = f'#!/bin/sh\\ncase "$*" in {words}) touch {_HELD}; sleep 600;; esac\\nexec {real} "$@"\\n'
+    script = f'#!/bin/sh\\ncase "$*" in {words}) {then};; esac\\nexec {real} "$@"\\n'
     machine.shell(f"printf '{script}' > {stand_in}; chmod 755 {stand_in}")
     return stand_in
 
@@ -93,6 +93,39 @@ def test_cut_off_between_the_configuration_of_docker_and_its_restart(proven: Pro
 
     assert run.components == {"container_toolkit"}
     assert "nvidia-container-runtime" in machine.shell(runtimes)
+    proven.put_back(machine)
+
+
+@pytest.mark.soak(part="environments")
+def test_an_interrupted_run_gives_the_node_back(proven: Proven) -> None:
+    machine = proven.take()
+    machine.shell(f"rm /{_BLACKLIST}; update-initramfs -u -k $(uname -r)")
+    stand_in = _hold(machine, "update-initramfs", "*")
+    assert machine.interrupt_up_when(f"test -e {_HELD} && test -e {_LOCK}") == 130
+    machine.shell(f"test ! -e {_LOCK}; pkill -f {stand_in} || true; rm {stand_in} {_HELD}")
+
+    run = machine.up()
+
+    assert run.code == 0, str(run)
+    assert run.components == {"nouveau_blacklist"}
+    proven.put_back(machine)
+
+
+@pytest.mark.soak(part="environments")
+def test_the_run_after_one_that_failed_begins_where_that_one_failed(proven: Proven) -> None:
+    machine = proven.take()
+    kernel = machine.shell("uname -r").strip()
+    machine.shell(f"rm /{_BLACKLIST} /etc/docker/daemon.json; update-initramfs -u -k {kernel}")
+    machine.shell("systemctl restart docker.service")
+    stand_in = _hold(machine, "systemctl", "*restart*docker*", "echo no >&2; exit 1")
+    failed = machine.up()
+    assert failed.host["failure"]["component"] == "container_toolkit", str(failed)
+    machine.shell(f"rm {stand_in}; test ! -e {_LOCK}")
+
+    run = machine.up()
+
+    assert run.code == 0, str(run)
+    assert run.components == {"container_toolkit"}, "the blacklist was done"
     proven.put_back(machine)
 
 

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from .conftest import Node
+from .conftest import Controller, Node
+from .test_roles_alone import Machine
 
 pytestmark = pytest.mark.sim
 
@@ -19,6 +20,8 @@ rm -r /tmp/db /tmp/users-db.deb
 """
 #: The driver is there by then, and no package manager at work on it.
 _MOMENT = "test -e /etc/modprobe.d/gpuwright-nouveau.conf"
+#: Units that an administrator, or we, put there, and the programs that they run.
+_UNITS = "find /etc/systemd/system /usr/local/libexec /etc/gpuwright -not -type d 2>/dev/null | sort"
 _WANT = ("--want", "driver", "--want", "container-toolkit")
 
 
@@ -59,3 +62,17 @@ def test_packages_of_somebody_else_between_a_cut_run_and_the_next_stay_with_dnf(
     assert gone.code == 0, str(gone)
     assert gone.host["verdict"] == "pass", str(gone)
     assert _rpms(machine) == before | {"openssl-devel"}
+
+
+@pytest.mark.soak(part="services")
+def test_what_roles_alone_brought_is_taken_back_though_nothing_sealed_it(
+    make_node: Callable[..., Node], controller: Controller
+) -> None:
+    machine = Machine(make_node("alone-back"), "apt", controller)
+    before, debs = machine.node.shell(_UNITS), _debs(machine.node)
+    machine.play("watch", "monitoring_exporters")
+    machine.node.shell("systemctl is-active gpuwright-watch.timer prometheus-node-exporter.service")
+    gone = machine.node.run("remove", "--yes")
+    assert (gone.code, gone.host["verdict"]) == (0, "pass"), str(gone)
+    assert machine.node.shell(_UNITS) == before
+    assert _debs(machine.node) == debs

@@ -25,9 +25,11 @@ _PACKAGE = settings.HERE / "onnode/gpuwright_sim"
 _BOOT_LIMIT_SECONDS = 60
 
 # What a container must be allowed so that systemd, bind mounts over /proc and a Docker inside it work. Never --privileged:
-# where this runs it may be refused. A name space of its own for control groups: nothing on the node tells that it is a container.
+# where this runs it may be refused. Root of a machine sees what every process has open, and so does root here. A name space of its own for
+# control groups: nothing on the node tells that it is a container.
 _ALLOWED = (
-    "--cap-add", "SYS_ADMIN", "--cap-add", "NET_ADMIN", "--security-opt", "seccomp=unconfined", "--security-opt", "apparmor=unconfined",
+    "--cap-add", "SYS_ADMIN", "--cap-add", "NET_ADMIN", "--cap-add", "SYS_PTRACE",
+    "--security-opt", "seccomp=unconfined", "--security-opt", "apparmor=unconfined",
     # The device nodes of NVIDIA's cards, for the containers inside.
     "--device-cgroup-rule", "c 195:* rwm",
     "--cgroupns", "private", "--tmpfs", "/run", "--tmpfs", "/run/lock", "--tmpfs", "/tmp:exec", "--stop-signal", "SIGRTMIN+3",

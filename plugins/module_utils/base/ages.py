@@ -8,6 +8,8 @@ from datetime import datetime, timedelta, timezone
 
 #: Seconds that a proof stays fresh without a boot or a change (variable gpuwright_proof_max_age).
 MAX_AGE = 7 * 24 * 3600
+#: How far a proof may be ahead of the clock of its node, which is set right now and then. One beyond it has no age that is known.
+AHEAD = timedelta(minutes=5)
 
 
 def age(then: str, now: str) -> timedelta | None:

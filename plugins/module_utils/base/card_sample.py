@@ -53,6 +53,17 @@ class Hung(SampleError):
         self.started = started
 
 
+#: What is told of cards that are not asked, because the question would wake them: a laptop's battery pays for each.
+ASLEEP = "every card sleeps (suspended at run time), and is not woken by a question"
+
+
+class Asleep(SampleError):
+    """Every card sleeps."""
+
+    def __init__(self) -> None:
+        super().__init__(ASLEEP)
+
+
 NOT_LOADED = "no NVIDIA driver is loaded"
 #: A loaded node with eight cards answers in less than two seconds; one that needs this long hangs in the driver.
 SECONDS = 20
@@ -92,6 +103,9 @@ _NOT_TOLD = re.compile(r"^\[?(N/A|Not Supported|Requested functionality has been
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _MOST_CARDS = 64
 _LONGEST = 120
+_DEVICES = "/sys/bus/pci/devices"
+#: Vendor, and how the class of a card begins: VGA or 3D controller.
+_NVIDIA, _DISPLAY = "0x10de", "0x03"
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/lib/wsl/lib"
 
 
@@ -188,10 +202,34 @@ def loaded() -> bool:
     return any(map(os.path.exists, ("/proc/driver/nvidia/version", "/dev/dxg")))
 
 
-def run(arguments: Sequence[str], seconds: float = SECONDS) -> Tuple[int, str]:
-    """Call nvidia-smi. Raises SampleError where it is not there, Hung where it does not answer: it is killed, and left alone where the
-    kernel holds it.
+def asleep(devices: str = _DEVICES) -> bool:
+    """Whether the driver has cards, and each of them is suspended at run time (the kernel's runtime_status). One that cannot be read is
+    not asleep.
     """
+    states = [
+        _line(f"{devices}/{name}/power/runtime_status")
+        for name in (os.listdir(devices) if os.path.isdir(devices) else ())
+        if _line(f"{devices}/{name}/vendor") == _NVIDIA
+        and _line(f"{devices}/{name}/class").startswith(_DISPLAY)
+        and os.path.basename(os.path.realpath(f"{devices}/{name}/driver")) == "nvidia"
+    ]
+    return bool(states) and all(state == "suspended" for state in states)
+
+
+def _line(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as stream:
+            return stream.readline().strip()
+    except OSError:
+        return ""
+
+
+def run(arguments: Sequence[str], seconds: float = SECONDS) -> Tuple[int, str]:
+    """Call nvidia-smi. Raises Asleep where that would wake every card, SampleError where it is not there, Hung where it does not answer: it
+    is killed, and left alone where the kernel holds it.
+    """
+    if asleep():
+        raise Asleep
     environment = {"PATH": _PATH, "LC_ALL": "C"}
     try:
         # No module is here that could be asked for run_command. A group of its own: what it started is killed with it.

@@ -45,6 +45,7 @@ from typing import Callable, Dict, List, NamedTuple, NoReturn, Optional, Sequenc
 try:
     from ansible_collections.gpuwright.node.plugins.module_utils.base import card_sample, gpu_metrics
 except ImportError:
+    sys.dont_write_bytecode = True  # nobody would take away what Python left beside them
     gpu_metrics = importlib.import_module("gpu_metrics")
     card_sample = importlib.import_module("card_sample")
 
@@ -117,6 +118,10 @@ class Exporter:
         begun = self._clock()
         try:
             cards, problem = self._look()
+        except card_sample.Asleep:
+            # Nothing is wrong, and no value is told.
+            problem = None
+            self._told = _Told("", begun, self._clock() - begun, up=True)
         except card_sample.SampleError as error:
             problem = str(error)
             if isinstance(error, card_sample.Hung) and error.pid is not None:

@@ -4,9 +4,10 @@
 
     gpu_log.py --days 30
 
-A day that is older than so many days is removed. What is not known stays empty; a minute without an answer has a row with its reason:
-a gap tells why it is there. A call of nvidia-smi that the kernel holds is left alone, and no other one is begun beside it. Exit status:
-0 written, or no driver is loaded that could be asked; 1 no sample, or the log could not be written.
+A day that is older than so many days is removed where so many newer ones were written: a clock that jumps takes no log with it. What is
+not known stays empty; a minute without an answer has a row with its reason: a gap tells why it is there. A call of nvidia-smi that the
+kernel holds is left alone, and no other one is begun beside it. Exit status: 0 written, or no driver is loaded that could be asked; 1 no
+sample, or the log could not be written.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from typing import Callable, List, Optional, Sequence
 try:
     from ansible_collections.gpuwright.node.plugins.module_utils.base import card_sample
 except ImportError:
+    sys.dont_write_bytecode = True  # nobody would take away what Python left beside them
     card_sample = importlib.import_module("card_sample")
 
 DIRECTORY = "/var/log/gpuwright"
@@ -66,6 +68,11 @@ def row(timestamp: str, sample: card_sample.Sample) -> List[object]:
     return [timestamp, *("" if value is None else value for value in values)]
 
 
+def _noted(timestamp: str, note: str) -> List[object]:
+    """The line of a minute without an answer."""
+    return [timestamp, *[""] * (len(COLUMNS) - 2), note]
+
+
 def _number(value: Optional[float]) -> Optional[str]:
     return None if value is None else f"{value:.15g}"
 
@@ -88,9 +95,13 @@ def append(directory: str, timestamp: str, rows: Sequence[Sequence[object]]) -> 
 
 
 def tidy(directory: str, today: str, days: int) -> List[str]:
-    """Remove the files of days before the last ``days``, and return their names. Nothing is one of them that is not called as they are."""
+    """Remove the files of days before the last ``days``, and return their names. Nothing is one of them that is not called as they are.
+
+    The newest ``days`` files up to today stay, however old they are.
+    """
     oldest = str(_date(today) - dt.timedelta(days=days - 1))
-    gone = sorted(name for name in os.listdir(directory) if _day(name) and _day(name) < oldest)
+    past = sorted(name for name in os.listdir(directory) if _day(name) and _day(name) <= today)
+    gone = [name for name in past[:-days] if _day(name) < oldest]
     for name in gone:
         os.unlink(os.path.join(directory, name))
     return gone
@@ -123,10 +134,12 @@ def turn(
     else:
         try:
             rows = [row(timestamp, sample) for sample in card_sample.samples(smi)]
+        except card_sample.Asleep as error:
+            rows = [_noted(timestamp, str(error))]
         except card_sample.SampleError as error:
             problem = str(error)
     if problem is not None:
-        rows = [[timestamp, *[""] * (len(COLUMNS) - 2), problem]]
+        rows = [_noted(timestamp, problem)]
     append(directory, timestamp, rows)
     tidy(directory, timestamp[:10], days)
     return problem

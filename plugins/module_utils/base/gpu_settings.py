@@ -26,6 +26,8 @@ from typing import Callable, Dict, List, Optional, Tuple, TypedDict
 try:
     from ansible_collections.gpuwright.node.plugins.module_utils.base import mig_layout as smi_calls
 except ImportError:
+    # Nobody would take back what Python keeps of a program.
+    sys.dont_write_bytecode = True
     smi_calls = importlib.import_module("mig_layout")
 
 # Python 3.8 runs this too: the aliases below are evaluated.
@@ -67,6 +69,7 @@ class State(TypedDict):
     compute_mode: Optional[str]
     persistence: Optional[bool]
     processes: int
+    minor: Optional[str]
 
 
 FAILED, PENDING = 1, 3
@@ -146,6 +149,7 @@ def observe(smi: Runner) -> Dict[str, State]:
             "compute_mode": gpu.findtext("compute_mode"),
             "persistence": _flag(gpu.findtext("persistence_mode")),
             "processes": len(gpu.findall("processes/process_info")),
+            "minor": gpu.findtext("minor_number"),
         }
     return cards
 
@@ -286,7 +290,7 @@ class _Card:
 
     def _reset(self, on: bool) -> bool:
         """Whether a reset brought ECC to what is wished. A card that somebody uses is not reset."""
-        if self.state["processes"]:
+        if self.state["processes"] or smi_calls.held(self.state["minor"]):
             return False
         self.smi(["--gpu-reset", "-i", self.bus_id])
         self.state = observe(self.smi).get(self.bus_id, self.state)

@@ -12,12 +12,21 @@ changes only with a reset of the card or a boot.
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
-from typing import Any, Callable, List, Mapping, Tuple, TypedDict
+from typing import Any, Callable, List, Mapping, Optional, Tuple, TypedDict
+
+# The programs lie beside each other on the node, and in one package here.
+try:
+    from ansible_collections.gpuwright.node.plugins.module_utils.base import processes
+except ImportError:
+    # Nobody would take back what Python keeps of a program.
+    sys.dont_write_bytecode = True
+    processes = importlib.import_module("processes")
 
 # Python 3.8 runs this too: the aliases below are evaluated.
 Answer = Tuple[int, str]
@@ -38,6 +47,7 @@ class State(TypedDict):
     pending: bool | None
     profiles: List[str] | None
     busy: List[str]
+    minor: Optional[str]
 
 
 FAILED, BUSY, PENDING = 1, 2, 3
@@ -106,7 +116,7 @@ def asked(smi: Runner, argv: list[str]) -> str:
 
 def observe(smi: Runner) -> dict[str, State]:
     """State of each card by bus id: `current` and `pending` (None where it knows no MIG), `profiles` (None where the list has no row of
-    the card), `busy` (names of processes that compute: all but those of the desktop).
+    the card), `busy` (names of processes that compute: all but those of the desktop), `minor` (number of its device).
     """
     listed = parse_list(smi(["-L"])[1])
     cards: dict[str, State] = {}
@@ -121,6 +131,7 @@ def observe(smi: Runner) -> dict[str, State]:
             "pending": _flag(gpu.findtext("mig_mode/pending_mig")),
             "profiles": listed.get(gpu.findtext("uuid") or ""),
             "busy": names,
+            "minor": gpu.findtext("minor_number"),
         }
     return cards
 
@@ -145,6 +156,17 @@ def document(text: str) -> ET.Element:
         return ET.fromstring(body)  # noqa: S314 - nvidia-smi's own words
     except ET.ParseError as exc:
         raise LayoutError(f"nvidia-smi -q -x gave no XML: {exc}", FAILED) from exc
+
+
+def held(minor: Optional[str]) -> List[str]:
+    """Who holds a card, by the number of its device, any card where that is not told. That nobody can tell who does is a use of it, too."""
+    found, unread = processes.holders()
+    names = [
+        "{name} (pid {pid})".format(**each)
+        for each in found
+        if minor is None or not minor.isdigit() or f"nvidia{minor}" in each["devices"]
+    ]
+    return names or ([unread] if unread else [])
 
 
 def _flag(text: str | None) -> bool | None:
@@ -174,10 +196,9 @@ def apply(cards: List[Wished], smi: Runner = run) -> list[str]:
         if obstacle or state is None:
             failed.append(LayoutError(obstacle, FAILED))
             continue
-        if state["busy"]:
-            text = "the card {} computes ({}); its layout is not changed under that".format(
-                bus_id, ", ".join(state["busy"])
-            )
+        uses = state["busy"] or held(state["minor"])
+        if uses:
+            text = "the card {} computes ({}); its layout is not changed under that".format(bus_id, ", ".join(uses))
             raise LayoutError(text, BUSY)
         wrong.append((bus_id, state, card["profiles"]))
     brought = [_attempt(smi, bus_id, state, wished) for bus_id, state, wished in wrong]

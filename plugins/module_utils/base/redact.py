@@ -81,7 +81,12 @@ _SUSPECT = re.compile(
     r"@|%(?:25)*40|[?&;][\w-]+=|authorization|cookie|token|api-?key|auth|login|username|passw|passphrase|secret|\$2[abxy]\$",
     re.IGNORECASE,
 )
-_SECRET_KEY = rf"^(?:(?!key$|auth$|sig$|pass$|signature$)(?:{_NAMES})|\w+_(?:password|passphrase|secret|token)|proxy-authorization)$"
+_SECRET_KEY = (
+    rf"^(?:(?!key$|auth$|sig$|pass$|signature$)(?:{_NAMES})"
+    r"|\w+_(?:password|passphrase|secret|token|webhook)|proxy-authorization)$"
+)
+#: What tells people of alerts by an address that is itself the secret, in a wish.
+_HOOKS = ("webhook", "slack")
 _PROXY_KEY = re.compile("proxy", re.IGNORECASE)
 _OF_PROXY = re.compile(r"^(?![\w+.-]+://)[^/]*@")
 # What RFC 3986 allows in a user or a password, and an @ that many write there.
@@ -132,6 +137,8 @@ def _of_key(key: Any, value: Any) -> Any:
             return MARK
         if of.is_proxy:
             return text(_OF_PROXY.sub(MARK + "@", value))
+    if key in _HOOKS and isinstance(value, Mapping) and value.get("url"):
+        return {**document(value), "url": MARK}
     return document(value)
 
 

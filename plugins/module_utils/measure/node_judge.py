@@ -11,7 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Callable, List, Mapping, Optional
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
-from ansible_collections.gpuwright.node.plugins.module_utils.base.ages import MAX_AGE, age, moment
+from ansible_collections.gpuwright.node.plugins.module_utils.base.ages import AHEAD, MAX_AGE, age, moment
+from ansible_collections.gpuwright.node.plugins.module_utils.base.card_sample import ASLEEP
 from ansible_collections.gpuwright.node.plugins.module_utils.base.view import UP, View, unknown
 from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi, smi_judge, smi_messages
 
@@ -138,6 +139,8 @@ def of_smi(view: View, driver: Optional[DriverStack], expected: Expected, foreig
 
 def _smi_runs(answer: Smi) -> Check:
     rc, error, data = answer["rc"], answer["error"], answer["data"]
+    if error == ASLEEP:
+        return checks.skipped("smi.runs", ASLEEP)
     notes = "\n".join(data["notes"] if data else ())
     text = "\n".join(part for part in (str(error or ""), notes) if part)
     trouble = smi_messages.explain(rc, text, error)
@@ -261,6 +264,8 @@ def _why_stale(view: View, proof: Proof, max_age: int) -> Optional[str]:
     if moment(at) is None:
         return "the time of the last proof cannot be read"
     old = age(at, str(view.get("time")))
+    if old is not None and old < -AHEAD:
+        return f"the last proof is of {at}, which is yet to come: the clock was wrong then, or is now"
     if old is not None and old.total_seconds() > max_age:
         return f"the last proof is {old.days} days old"
     return None

@@ -1,9 +1,14 @@
 # Copyright: gpuwright contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Which kernel the boot loader will start next: GRUB's menu, or entries of the boot loader specification."""
+"""Which kernel the boot loader will start next: GRUB's menu, or entries of the boot loader specification.
+
+Which one is in charge, its own variable in the firmware says (LoaderInfo, of the boot loader interface): a file that another one has left
+behind says nothing. What cannot be told is unknown.
+"""
 
 from __future__ import annotations
 
+import fnmatch
 import os
 import re
 from typing import Iterator, NamedTuple
@@ -12,6 +17,12 @@ from ansible_collections.gpuwright.node.plugins.module_utils.base import version
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 
 _GRUB_DIRECTORIES = ("/boot/grub", "/boot/grub2")
+#: Where the partition of the firmware may be mounted.
+_PARTITIONS = ("/boot", "/efi", "/boot/efi")
+_EFIVARS = "/sys/firmware/efi/efivars/{}-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
+_GRUB, _SYSTEMD_BOOT = "GRUB", "systemd-boot"
+#: The tries that are left of an entry that is counted, in its file's name (systemd's automatic boot assessment).
+_TRIES = re.compile(r"\+\d+(?:-\d+)?(?=\.(?:conf|efi)$)")
 _ENTRY_DIRECTORIES = ("/boot/loader/entries", "/efi/loader/entries", "/boot/efi/loader/entries")
 
 # The beginning of a line whose end, the brace, was taken away: a pattern for both would take minutes for a long line that is none.
@@ -144,7 +155,7 @@ def _bls_entries(host: Host, directory: str) -> list[dict[str, str]]:
     """Entries of a directory, in the order in which the boot loader shows them: the newest first."""
     entries = []
     for path in host.glob(directory + "/*.conf", "kernel.next"):
-        entry = {"id": os.path.basename(path)[: -len(".conf")]}
+        entry = {"id": _TRIES.sub("", os.path.basename(path))[: -len(".conf")]}
         for line in (host.read(path, "kernel.next") or "").splitlines():
             words = line.split(None, 1)
             if len(words) == 2 and not line.startswith("#"):
@@ -181,6 +192,8 @@ def _systemd_boot_default(host: Host, directory: str) -> str:
 
 def grub_entries(host: Host) -> dict[str, str]:
     """How GRUB's default names the entry of each kernel that has one of its own (the first of the menu starts whatever is newest)."""
+    if (in_charge(host) or "").startswith(_SYSTEMD_BOOT):
+        return {}
     config = next((text for place in _GRUB_DIRECTORIES if (text := host.read(place + "/grub.cfg")) is not None), "")
     found: dict[str, str] = {}
     for entry, path in _walk(parse_grub(config), ""):
@@ -214,11 +227,79 @@ def _environment(host: Host, directory: str, once: bool) -> dict[str, str]:
     return env if once else {name: value for name, value in env.items() if name != "next_entry"}
 
 
+def _variable(host: Host, name: str) -> str:
+    """A text of the boot loader interface: four bytes of attributes, then UTF-16; empty where there is none."""
+    content = host.read_bytes(_EFIVARS.format(name), "kernel.next") or b""
+    return content[4:].decode("utf-16-le", "replace").rstrip("\0")
+
+
+def _installed_beside(host: Host) -> bool:
+    """Whether both boot loaders have left files, so that these do not say which one is in charge."""
+    there = any(host.glob(place + "/EFI/systemd/systemd-boot*.efi") for place in _PARTITIONS)
+    return there and any(host.exists(place + "/grub.cfg") for place in _GRUB_DIRECTORIES)
+
+
+def in_charge(host: Host) -> str | None:
+    """The boot loader that started this machine, as it says itself; empty where it says nothing, None where files of two are there then."""
+    told = _variable(host, "LoaderInfo")
+    return told or (None if _installed_beside(host) else "")
+
+
+def _from_systemd_boot(host: Host, once: bool) -> Choice | None:
+    """What systemd-boot starts: an entry for one boot, the default in the firmware, that of loader.conf, or the first of its menu."""
+    entries = {
+        entry["id"] + ".conf": (entry, directory)
+        for directory in _ENTRY_DIRECTORIES
+        for entry in _bls_entries(host, directory)
+    }
+    images = {
+        _TRIES.sub("", os.path.basename(path)): path
+        for place in _PARTITIONS
+        for path in host.glob(place + "/EFI/Linux/*.efi", "kernel.next")
+    }
+    there = [*entries, *images]
+    for wanted in _wished(host, once):
+        if wanted.startswith("auto-"):
+            return Choice(None, f"systemd-boot's default {wanted}")
+        chosen = next((name for name in there if fnmatch.fnmatchcase(name.lower(), wanted.lower())), None)
+        if chosen:
+            return _chosen(host, chosen, entries, images)
+    if len(there) > 1 and images:
+        return Choice(None, "the first of systemd-boot's menu, which has unified kernel images and no default,")
+    return _chosen(host, there[0], entries, images) if there else None
+
+
+def _wished(host: Host, once: bool) -> list[str]:
+    """What names systemd-boot's default, the first that is there counts."""
+    variables = [*(["LoaderEntryOneShot"] if once else []), "LoaderEntryDefault"]
+    wanted = [_variable(host, name) for name in variables]
+    wanted += [_systemd_boot_default(host, directory) for directory in _ENTRY_DIRECTORIES]
+    last = _variable(host, "LoaderEntryLastBooted")
+    return [last if each == "@saved" else each for each in wanted if each and (each != "@saved" or last)]
+
+
+def _chosen(host: Host, name: str, entries: dict[str, tuple[dict[str, str], str]], images: dict[str, str]) -> Choice:
+    if name in entries:
+        entry, directory = entries[name]
+        release = release_of_image(host, entry["linux"]) or entry.get("version")
+        return Choice(release, f"systemd-boot's entry {name} of {directory}")
+    # Its name has the release where kernel-install made it; what is inside is not unpacked.
+    known = sorted((each for each in host.names("/lib/modules") if each in name), key=len)
+    return Choice(known[-1] if known else None, f"systemd-boot's unified kernel image {images[name]}")
+
+
 def next_kernel(host: Host, once: bool = True) -> Choice | None:
     """What the boot loader starts next; None where no boot loader's configuration is to be seen.
 
     Without `once` what it starts from then on: an entry that was chosen for one boot only (`grub-reboot`) does not count.
     """
+    loader = in_charge(host)
+    if loader is None:
+        return Choice(None, "GRUB or systemd-boot, which are both installed,")
+    if loader.startswith(_SYSTEMD_BOOT):
+        return _from_systemd_boot(host, once)
+    if loader and not loader.startswith(_GRUB):
+        return Choice(None, f"the boot loader {loader}")
     for directory in _GRUB_DIRECTORIES:
         config = host.read(directory + "/grub.cfg", "kernel.next")
         if config is None:
@@ -231,8 +312,4 @@ def next_kernel(host: Host, once: bool = True) -> Choice | None:
         choice = _from_grub(host, directory, config, _environment(host, directory, once))
         if choice:
             return choice
-    for directory in _ENTRY_DIRECTORIES:
-        choice = _from_bls(host, directory, _systemd_boot_default(host, directory))
-        if choice:
-            return choice
-    return None
+    return _from_systemd_boot(host, once)

@@ -24,10 +24,12 @@ if TYPE_CHECKING:
         Containerd,
         ContainerdConfig,
         Containers,
+        Docker,
         DockerAdded,
     )
 
 _DAEMON_JSON = "/etc/docker/daemon.json"
+_DATA_ROOT = "/var/lib/docker"
 _LIMIT = 1 << 18
 _ENGINES = ("docker.io", "docker-ce", "moby-engine", "docker")
 _CONTAINERD = "/etc/containerd/config.toml"
@@ -79,6 +81,13 @@ def _daemon_json(host: Host) -> tuple[Any, str | None]:
     if not isinstance(parsed, dict):
         return None, f"{_DAEMON_JSON} holds a {type(parsed).__name__} instead of an object"
     return parsed, None
+
+
+def data_root(docker: Docker) -> str:
+    """The directory in which Docker keeps everything."""
+    config = docker["daemon_json"]
+    named = config.get("data-root") if isinstance(config, dict) else None
+    return named if isinstance(named, str) and named.startswith("/") else _DATA_ROOT
 
 
 def _added(host: Host) -> DockerAdded | None:

@@ -5,11 +5,9 @@
 from __future__ import annotations
 
 import re
-import time
 from typing import TYPE_CHECKING, Mapping
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
-from ansible_collections.gpuwright.node.plugins.module_utils.observe.containers import started
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Fabric
@@ -23,15 +21,22 @@ _PEERMEM_FILE = re.compile(r"^\S*/(nvidia(?:-current)?-peermem)\.ko", re.MULTILI
 
 
 def _manager_stale(host: Host, fields: Mapping[str, str]) -> bool | None:
-    """Whether the running fabric manager is older than its program on disk; None where there is nothing to compare.
+    """Whether the running fabric manager is another program than the one on disk; None where there is nothing to compare.
 
-    The change time: a package gives its files the modification time of their build.
+    By the file that the process was started from, and by what is in it: times change with the mode and the owner of a file, and a package
+    that is installed again brings the same one.
     """
-    program = host.stat(_MANAGER_PROGRAM)
-    if program is None or fields.get("ActiveState") != "active":
+    process = "/proc/{}/exe".format(fields.get("MainPID", "0"))
+    link, program = host.link(process), host.stat(_MANAGER_PROGRAM)
+    if program is None or fields.get("ActiveState") != "active" or not (link or "").startswith(_MANAGER_PROGRAM):
         return None
-    since = started(fields, time.time(), time.clock_gettime(time.CLOCK_MONOTONIC))
-    return None if since is None else since < program.st_ctime
+    running = host.stat(process)
+    if running is None:
+        return None
+    if (running.st_dev, running.st_ino) == (program.st_dev, program.st_ino):
+        return False
+    before, now = (host.read_bytes(path, "fabric.manager_stale") for path in (process, _MANAGER_PROGRAM))
+    return None if before is None or now is None else before != now
 
 
 def _at_boot(host: Host) -> list[str]:

@@ -30,6 +30,8 @@ ZONES = "/etc/firewalld/zones/*.xml"
 _LIMIT = 1 << 20
 _MOST = 1000
 _HIGHEST_PORT = 65535
+#: How firewall-cmd ends where firewalld does not run (NOT_RUNNING of firewall/errors.py).
+_NOT_RUNNING = 252
 #: As ufw 0.36 keeps a rule that names a source, without an application or an interface (ufw's backend_iptables.py): the comment is in hex.
 _TUPLE = re.compile(
     r"^### tuple ### allow (tcp|udp) (\d{1,5}(?::\d{1,5})?) (?:0\.0\.0\.0/0|::/0) any ([0-9A-Fa-f.:]{2,45}(?:/\d{1,3})?) in"
@@ -47,7 +49,7 @@ _BY_PRIORITY = {str(mark.priority): owner for owner, mark in MARKS.items()}
 
 
 def observe(host: Host) -> Firewall | None:
-    """None where it cannot be seen."""
+    """None where it cannot be seen, or does not answer: a firewall of which nothing is known is not taken for one that is off."""
     if not host.live:
         host.unknown(FACT, "the firewall of a tree that does not run is not looked at")
         return None
@@ -57,7 +59,7 @@ def observe(host: Host) -> Firewall | None:
     tools = [each for each in (_ufw(host), _firewalld(host)) if each]
     # What either of the two has made needs no other telling.
     others = [] if any(each["active"] for each in tools) else _others(host)
-    return {"tools": tools, "others": others}
+    return None if FACT in host.unknown_facts else {"tools": tools, "others": others}
 
 
 def _ufw(host: Host) -> FirewallTool | None:
@@ -107,6 +109,9 @@ def _firewalld(host: Host) -> FirewallTool | None:
     loaded = host.run(["firewall-cmd", "--list-rich-rules"])
     if loaded.ok:
         kept = host.run(["firewall-cmd", "--permanent", "--list-rich-rules"])
+    elif loaded.rc != _NOT_RUNNING:
+        host.unknown(FACT, f"firewalld did not say what it lets in: {loaded.error or loaded.err.strip()[:200]}")
+        return None
     elif any(_keeps_ours(host.read(path, FACT, limit=_LIMIT) or "") for path in host.glob(ZONES)):
         kept = host.run(["firewall-offline-cmd", "--list-rich-rules"])
     else:
@@ -157,6 +162,8 @@ def _others(host: Host) -> list[str]:
     """Who else has rules: nftables, which iptables of today writes into too, and iptables as it was."""
     program = host.which("nft")
     tables = host.run([program, "list", "tables"]) if program else None
+    if tables and tables.rc is None:
+        host.unknown(FACT, f"nft did not list its tables: {tables.error}")
     of_nft = ["nftables"] if tables and tables.ok and tables.out.strip() else []
     return [*of_nft, *(["iptables"] if host.line("/proc/net/ip_tables_names") or _ruled(host) else [])]
 
@@ -165,4 +172,6 @@ def _ruled(host: Host) -> bool:
     """Whether iptables over nftables has a rule for what comes in, or lets nothing in; only asked where there is no nft to tell."""
     program = None if host.which("nft") else host.which("iptables-nft")
     listed = host.run([program, "-S", "INPUT"]) if program else None
+    if listed and listed.rc is None:
+        host.unknown(FACT, f"iptables did not list its rules: {listed.error}")
     return bool(listed and listed.ok and [line for line in listed.out.splitlines() if line != "-P INPUT ACCEPT"])

@@ -78,8 +78,8 @@ def next_kernel(host: Host, now: str | None, present: list[str]) -> tuple[str | 
         return choice.release, choice.source
     note = ""
     if choice:
-        host.unknown("kernel.next", f"{choice.source} starts no Linux kernel of this machine")
-        note = f" ({choice.source} starts none)"
+        host.unknown("kernel.next", f"{choice.source} names no Linux kernel of this machine")
+        note = f" ({choice.source} names none)"
     if present:
         return present[-1], "newest installed kernel" + note
     if now:

@@ -23,6 +23,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.observe import (
     fabric,
     firewall,
     foreign,
+    in_use,
     kernel,
     listeners,
     monitoring_server,
@@ -163,6 +164,7 @@ def observe(
         bus["vgpus"] = foreign.vgpus(host, bus["gpus"])
     judged = _verified(host, found, states)
     _initramfs_content(host, kernels, bus, judged, asked=initramfs)
+    engines = containers.observe(host, shown, images=images)
     facts: Facts = {
         "schema": SCHEMA,
         "root": host.root,
@@ -180,7 +182,7 @@ def observe(
         "dkms": dkms.observe(host, kernels["installed"]),
         "smi": smi,
         "cuda": cuda.observe(host),
-        "containers": containers.observe(host, shown, images=images),
+        "containers": engines,
         "python": python_envs.observe(host),
         "environments": python_envs.environments(host, set(environments) | set(_named_in_seals(found, "environments"))),
         "disks": disks.observe(host, [*environments, host.places.environments]),
@@ -189,6 +191,7 @@ def observe(
         "packages": packages.observe(host),
         "services": states,
         "fabric": fabric.observe(host, kernels["next"], shown),
+        "in_use": in_use.observe(host, containers.data_root(engines["docker"])),
         "sessions": {"display": display.graphical_session(host)},
         "seals": None if "seals" in host.unknown_facts else judged,
         "proof": seals.read_proof(host),

@@ -112,10 +112,12 @@ def parse_apt(text: str, native: str | None) -> list[Call]:
 
 
 def _named(told: str, native: str | None) -> dict[str, str]:
-    """Version by name; of a foreign architecture the name has it, as everywhere else."""
-    return {
-        name if arch in (native, "all") else f"{name}:{arch}": version for name, arch, version in _PACKAGE.findall(told)
-    }
+    return {_name(name, arch, native): version for name, arch, version in _PACKAGE.findall(told)}
+
+
+def _name(name: str, arch: str, native: str | None) -> str:
+    """The name as dpkg's record tells it: of a foreign architecture it has that."""
+    return f"{name}:{arch}" if native and arch not in (native, "all") else name
 
 
 def past_apt(host: Host, calls: Mapping[str, Call]) -> set[str]:
@@ -123,7 +125,7 @@ def past_apt(host: Host, calls: Mapping[str, Call]) -> set[str]:
     native, times = packages.native_arch(host), {}
     for text in _texts(host, DPKG_LOG):
         for time, name, arch in _DPKG_INSTALLED.findall(text):
-            times[name if arch in (native, "all") else f"{name}:{arch}"] = time
+            times[_name(name, arch, native)] = time
     return {name for name, call in calls.items() if call.end and times.get(name, "") > call.end}
 
 

@@ -9,7 +9,7 @@ import re
 import struct
 from typing import TYPE_CHECKING, Iterable
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import redact, simulated
+from ansible_collections.gpuwright.node.plugins.module_utils.base import processes, redact, simulated
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import dnf_files, rpm
 from ansible_collections.gpuwright.node.plugins.module_utils.observe.package import Package
@@ -242,7 +242,8 @@ def busy(host: Host, kind: str) -> str | None:
         if not pid_text.isdigit():
             continue
         comm = host.line("/proc/" + pid_text + "/comm")
-        if comm not in _CHANGERS:
+        # One in a container, or in the tree of another system, changes the packages there.
+        if comm not in _CHANGERS or processes.in_own_root(int(pid_text), host.root):
             continue
         command = host.read("/proc/" + pid_text + "/cmdline", limit=4096) or ""
         # Ubuntu's waiter for the shutdown carries the same short name and changes nothing.

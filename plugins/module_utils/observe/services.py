@@ -54,7 +54,7 @@ _DIRECTORIES = (
     "/run/systemd/system.attached/",
 )
 _NOT_FOUND = {"LoadState": "not-found", "ActiveState": "inactive"}
-_PROPERTIES = "Id,LoadState,ActiveState,UnitFileState,ExecMainStartTimestamp,ExecMainStartTimestampMonotonic"
+_PROPERTIES = "Id,LoadState,ActiveState,UnitFileState,ExecMainStartTimestamp,ExecMainStartTimestampMonotonic,MainPID"
 
 
 def parse_show(text: str, units: list[str]) -> dict[str, dict[str, str]]:

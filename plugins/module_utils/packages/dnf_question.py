@@ -227,6 +227,9 @@ class Question:
         """Fetch the indexes, each by itself, so that one that does not come is named and the others still answer."""
         import dnf
 
+        if not self.given["packages"]:
+            self.base.fill_sack(load_available_repos=False)
+            return
         for repository in list(self.base.repos.iter_enabled()):
             try:
                 repository.load()
@@ -303,6 +306,13 @@ class Question:
         """What installing would install and take away, with sizes."""
         import dnf
 
+        files = self.given.get("files") or {}
+        # Before anything else is marked: dnf takes no file any more once it has something to do.
+        for package in self.base.add_remote_rpms(sorted(files.values())) if files else ():
+            self.base.package_install(package)
+        for name in self.given.get("leaves", ()):
+            for package in self.base.sack.query().installed().filterm(name=name):
+                self.base.package_remove(package)
         for item in wanted:
             name, equals, version = item.partition("=")
             try:
@@ -331,12 +341,15 @@ class Question:
                 "installed_bytes": package.installsize,
             }
             for package in arriving
+            if package.name not in files
             for full in [f"{package.name}-{package.version}-{package.release}.{package.arch}"]
         ]
         return {
             "install": install,
             "removes": [{"name": package.name, "version": evr(package)} for package in leaving(arriving, gone)],
-            "downgrades": [row.name for row in arriving if row.name in before and row < before[row.name]],
+            "downgrades": [
+                row.name for row in arriving if row.name in before and row < before[row.name] and row.name not in files
+            ],
             "freed_bytes": sum(package.installsize for package in gone),
         }
 
@@ -374,7 +387,8 @@ class Question:
         self.keep()
         known = self.policy(names, seen)
         there = [item for item in wanted if self.offered(known, item)]
-        transaction = self.simulate(there) if there else NO_TRANSACTION
+        beside = self.given.get("files") or self.given.get("leaves")
+        transaction = self.simulate(there) if there or beside else NO_TRANSACTION
         self.judge_others()
         return {
             **transaction,

@@ -16,6 +16,7 @@ import re
 import shutil
 import tempfile
 import time
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Callable, Iterable, Mapping, NamedTuple, Sequence, TypedDict, cast
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import run as run_module
@@ -581,7 +582,14 @@ class PrivateApt:
         told = finished(own)
         return _STATUS if told == own else _write(self._at("status"), told)
 
-    def prepare(self, repositories: Sequence[Repository], keep: Mapping[str, str], origin: Sequence[str] = ()) -> bool:
+    def prepare(
+        self,
+        repositories: Sequence[Repository],
+        keep: Mapping[str, str],
+        origin: Sequence[str] = (),
+        *,
+        fetches: bool = True,
+    ) -> bool:
         """Make the state and fetch the indexes. Whether apt can be asked; what went wrong is in `problems`.
 
         `origin`: addresses of the repository that "every package" of `keep` comes from; it may come from any where there is none.
@@ -606,7 +614,7 @@ class PrivateApt:
         _write(self._at("auth.conf"), auth_conf(self._credentials) + _text(_NETRC))
         self._copy_preferences(repositories)
         self._copy_lists()
-        if not (self._configure() and self._update(repositories)):
+        if not self._configure() or (fetches and not self._update(repositories)):
             return False
         _write(
             self._at("preferences"),
@@ -780,11 +788,18 @@ def ask(  # noqa: PLR0913 - each is an option of the module
     credentials: Sequence[Mapping[str, str]] = (),
     origin: Sequence[str] = (),
     replaced: Sequence[str] = (),
+    files: Mapping[str, str] = MappingProxyType({}),
+    leaves: Sequence[str] = (),
 ) -> PackageIndex:
     """The answer of the module package_index: versions, what would be installed and taken away, bytes, problems."""
     answer = nothing()
+    beside = [*files.values(), *(f"{name}-" for name in leaves)]
     with PrivateApt(timeout, runner, getter, credentials) as apt:
-        if apt.prepare(repositories, keep, origin) and wanted:
+        if not wanted:
+            # Nothing comes from a repository: what does not answer is in nobody's way.
+            if beside and apt.prepare((), keep, fetches=False):
+                _simulated(answer, apt, beside, recommends, files)
+        elif apt.prepare(repositories, keep, origin):
             names = [_split(item)[0] for item in wanted]
             rows = apt.policy(list(dict.fromkeys([*names, *also])))
             answer["packages"] = known = {name: row for name, row in rows.items() if name in names or name not in also}
@@ -800,13 +815,21 @@ def ask(  # noqa: PLR0913 - each is an option of the module
                         *(f"{name}-" for name in leaves),
                     ]
             if there:
-                answer["install"], answer["removes"] = apt.simulate(there, recommends)
-                answer["downgrades"] = simulated.downgrades(answer["install"])
+                _simulated(answer, apt, [*there, *beside], recommends, files)
                 apt.judge_others(there, recommends)
         answer["problems"] = [item.as_dict() for item in apt.problems]
     if not any(item["kind"] in ("unsolvable", "timeout") and item["needed"] for item in answer["problems"]):
         answer["download_bytes"], answer["disk_bytes"] = _bytes(answer)
     return answer
+
+
+def _simulated(
+    answer: PackageIndex, apt: PrivateApt, words: Sequence[str], recommends: bool, files: Mapping[str, str]
+) -> None:
+    """Put in what installing would bring and take away. What comes from a file is not among what comes from an index."""
+    rows, answer["removes"] = apt.simulate(words, recommends)
+    answer["install"] = [row for row in rows if row["name"] not in files]
+    answer["downgrades"] = [name for name in simulated.downgrades(rows) if name not in files]
 
 
 def _offered(known: Mapping[str, PackageVersions], wanted: str, problems: list[Problem]) -> bool:

@@ -15,6 +15,7 @@ import re
 import shutil
 import tempfile
 import time
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Callable, Mapping, Sequence, TypedDict
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import redact
@@ -189,19 +190,24 @@ def ask(  # noqa: PLR0913 - each is an option of the module
     also: Sequence[str] = (),
     credentials: Sequence[Mapping[str, str]] = (),
     builders: Sequence[str] = (),
+    files: Mapping[str, str] = MappingProxyType({}),
+    leaves: Sequence[str] = (),
 ) -> PackageIndex:
     """The answer of the module package_index, see there; of the same form as that of private_apt."""
     answer = private_apt.nothing()
     with PrivateDnf(timeout, runner, getter, credentials) as dnf:
         question = {
-            "repositories": dnf.trusted(repositories),
+            # Where nothing comes from a repository, what does not answer is in nobody's way.
+            "repositories": dnf.trusted(repositories) if wanted else [],
             "packages": list(wanted),
             "also": list(also),
             "keep": dict(keep),
             "recommends": recommends,
             "builders": list(builders),
+            "files": dict(files),
+            "leaves": list(leaves),
         }
-        told = dnf.ask(question) if wanted else None
+        told = dnf.ask(question) if wanted or files or leaves else None
         keys = {repository["name"]: repository.get("key") or {} for repository in repositories}
         problems = [*dnf.problems, *(_problem(row, keys) for row in (told.get("problems", ()) if told else ()))]
     answer["problems"] = [item.as_dict() for item in problems]

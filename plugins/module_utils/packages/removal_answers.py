@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 
 #: Lines of an answer that are passed on, and characters of each.
-_LINES, _LINE = 5000, 400
+_LINES, _LINE = 20_000, 400
 
 
 class Answer(TypedDict):

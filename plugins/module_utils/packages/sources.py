@@ -7,6 +7,7 @@ The order is that of the writing: a run that was cut is finished by the next one
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import shutil
@@ -130,12 +131,13 @@ def restored(content: bytes) -> bytes:
 
 
 def _keep(machine: Machine, path: str) -> None:
-    """A copy in the backup, in one step; another one that is there already stays beside it under the time of this run."""
+    """A copy in the backup, in one step; another one that is there already stays beside it under a number."""
     target = machine.at(paths.BACKUP + path)
     os.makedirs(os.path.dirname(target), mode=0o755, exist_ok=True)
     there = _read(target)
     if there is not None and there != _read(machine.at(path)):
-        os.rename(target, f"{target}.{os.getpid()}.{time.strftime('%Y-%m-%d@%H:%M:%S')}~")
+        earlier = (f"{target}.{number}~" for number in itertools.count(1))
+        os.rename(target, next(path for path in earlier if not os.path.lexists(path)))
     shutil.copy2(machine.at(path), target + ".new")
     os.rename(target + ".new", target)
 

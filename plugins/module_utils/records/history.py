@@ -129,12 +129,14 @@ def _earlier(
     record: Kept, there: Collection[str], told: Collection[str], ours: Collection[str]
 ) -> tuple[set[str], set[str]]:
     """By a record of before calls were marked: what it names, or what came after a run of that time that was cut off, and the log has of
-    a call that has the form of ours. ``told``: all that the log has. What rpm has of keys is in no log: those are believed.
+    a call that has the form of ours. ``told``: all that the log has. What rpm has of keys is in no log: those are believed. A ``before``
+    of nothing is of an rpm that did not answer, and makes nothing doubtful.
     """
     since = set(there) - set(record["before"]) if record["before"] is not None else set()
     keys = {name for name in record["brought"] if name.startswith(KEY)}
     brought = ((set(record["brought"]) | since) & set(ours)) | keys
-    return brought, (set(record["brought"]) - brought) | (since - set(told))
+    doubtful = since - set(told) if record["before"] else set()
+    return brought, (set(record["brought"]) - brought) | doubtful
 
 
 def _versions(names: Iterable[str], versions: Mapping[str, str]) -> dict[str, str]:
@@ -149,7 +151,6 @@ def observe(host: Host, full: bool = False) -> History | None:
     """
     try:
         record = read(host)
-        made = data_directories.made(host, record["brought"]) if full and not host.of_user else []
     except seals.SealError as exc:
         host.unknown("history", str(exc))
         return None
@@ -161,6 +162,11 @@ def observe(host: Host, full: bool = False) -> History | None:
 
     mine, there = owned(host, record), packages.installed(host)
     if mine is None:
+        return None
+    try:
+        made = [] if host.of_user else data_directories.made(host, mine.brought)
+    except seals.SealError as exc:
+        host.unknown("history", str(exc))
         return None
     # What the seals name, or named, and is there, with what the repair wrote, which has no seal.
     found = [seal for seal in seals.read_all(host).values() if isinstance(seal, dict)]

@@ -168,8 +168,13 @@ def _senders(around: Around, wished: Settings) -> Tuple[Dict[str, tell.Sender], 
 
 
 def run_unless_held(argv: List[str], timeout: float = machine.TIMEOUT) -> Result:
-    """Run a program. Where an nvidia-smi hangs in the kernel no other one is begun beside it: its answer is that."""
-    pid = card_sample.held() if argv[0].rpartition("/")[2] == _SMI else None
+    """Run a program. Where an nvidia-smi hangs in the kernel no other one is begun beside it, and where every card sleeps none is: its
+    answer is that.
+    """
+    asks = argv[0].rpartition("/")[2] == _SMI
+    if asks and card_sample.asleep():
+        return Result(None, "", "", 0.0, card_sample.ASLEEP)
+    pid = card_sample.held() if asks else None
     if pid is not None:
         return Result(None, "", "", 0.0, f"an nvidia-smi (process {pid}) hangs in the kernel")
     return running.run(argv, timeout=timeout)

@@ -57,6 +57,7 @@ RUN_VARIABLES = (
     "gpuwright_retry",
     "gpuwright_allow_remove",
     "gpuwright_user",
+    "gpuwright_allow_busy",
 )
 
 # Read once, where Ansible imports the action: each host's look happens in a fork of that process.
@@ -192,7 +193,8 @@ class NodeSession:
         """What the node's package index says of the packages that would change; None where nothing would, or where the
         verb only judges what is there.
         """
-        if not drafted.packages or drafted.request.verb not in (*APPLYING, "plan"):
+        beside = drafted.beside
+        if not (drafted.packages or any(beside.values())) or drafted.request.verb not in (*APPLYING, "plan"):
             return None
         repositories = drafted.context.stack.get("repositories") or []
         addresses = [url for row in repositories for url in sources.addresses(row)]
@@ -205,6 +207,7 @@ class NodeSession:
             "keep": drafted.keep,
             "origin": exchange.addresses(drafted.context.stack),
             "replaced": sorted(drafted.replaced),
+            **beside,
         }
         return cast("PackageIndex", self.action.on_node("package_index", arguments, self.task_vars))
 
@@ -370,6 +373,8 @@ class NodeSession:
             user=self.user,
             security=bool(run.get("gpuwright_security")),
             allow_remove=[str(name) for name in run.get("gpuwright_allow_remove") or ()],
+            no_reboot=bool(run.get("gpuwright_no_reboot")),
+            allow_busy=bool(run.get("gpuwright_allow_busy")),
         )
 
     def inputs(self) -> dict[str, Variables]:

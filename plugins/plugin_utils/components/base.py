@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
 
+    from ..model.in_use import Disturbance
     from ..model.plan import Change, Managed, Removes
     from ..model.stack import Repository, Stack
     from ..model.work import ContainerQuestion
@@ -155,6 +156,7 @@ class Component:
     parts: its keys of the stack. The first one stands in its seal.
     touches: what its role changes: packages, services, initramfs, and driver where a failure may be the driver's.
     refuse: raises :class:`..model.errors.StepRefused` where the role must not begin on the node as it is now.
+    disturbs: what the plan would end that its role begins with, see busy.py.
     mends: whether it finishes what a cut left of a transaction, so that another transaction of the packages has to take its place.
     version_prefixes: what versions of packages have to begin with, by name. ``aim``: the version that an upgrade aims at.
     newer: what an upgrade finds newer that is no package, where it is right.
@@ -189,6 +191,7 @@ class Component:
     parts: Sequence[str] = ()
     touches: frozenset[str] = frozenset()
     refuse: Callable[[Context, Plan], None] = _not
+    disturbs: Callable[[Context, Plan], Sequence[Disturbance]] = _none
     mends: bool = False
     version_prefixes: Callable[[Stack, str | None], Mapping[str, str]] = _no_keys
     newer: Callable[[Context], Finding | None] = _not

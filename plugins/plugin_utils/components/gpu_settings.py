@@ -13,10 +13,11 @@ from ansible_collections.gpuwright.node.plugins.module_utils.base import checks,
 from ..model import sections
 from ..model.errors import StepRefused
 from ..model.gpu_settings import GpuSettings, Settings, SettingsCard
+from ..model.in_use import Disturbance
 from ..model.plan import CardSettings, Plan, Removes
 from ..model.stack import Stack
 from ..model.work import File, Unit, Work
-from . import mig, nvidia_driver, programs
+from . import busy, mig, nvidia_driver, programs
 from .base import Component, Context, Finding, Manages, Step
 from .nvidia_driver.places import PERSISTENCE_SERVICE
 from .view import UP, View
@@ -30,10 +31,11 @@ SERVICE = "gpuwright-gpu-settings.service"
 SETTINGS = f"{paths.SETTINGS}/gpu_settings.json"
 PROGRAM = f"{paths.PROGRAMS}/gpu_settings.py"
 #: What the program calls nvidia-smi by.
-CALLS = mig.PROGRAM
+CALLS = (mig.PROGRAM, mig.PROCESSES)
 UNIT = f"/etc/systemd/system/{SERVICE}"
 #: Watts by which two power limits are the same.
 _SAME_W = 0.5
+_MODE = "compute mode"
 
 
 #: What its role changes.
@@ -49,7 +51,7 @@ def findings(context: Context) -> list[Finding]:
 
 
 def manages(context: Context) -> Manages:
-    return Manages(files=[SETTINGS, PROGRAM, CALLS, UNIT], services=[SERVICE] if context.runs_here else [])
+    return Manages(files=[SETTINGS, PROGRAM, *CALLS, UNIT], services=[SERVICE] if context.runs_here else [])
 
 
 def inputs(context: Context) -> Mapping[str, object]:
@@ -101,7 +103,7 @@ def _of_card(row: Card, settings: Settings) -> list[tuple[str, str, str]]:
     if asked and None not in clocks and clocks != asked:
         found.append(("application clocks", _megahertz(clocks), _megahertz(asked)))
     if "compute_mode" in settings and row["compute_mode"] not in (None, settings["compute_mode"] or "Default"):
-        found.append(("compute mode", str(row["compute_mode"]), settings["compute_mode"] or "Default"))
+        found.append((_MODE, str(row["compute_mode"]), settings["compute_mode"] or "Default"))
     flags = (
         ("ECC", settings.get("ecc"), row["ecc"]["pending"]),
         ("persistence mode", settings.get("persistence"), row["persistence_mode"]),
@@ -138,7 +140,7 @@ def _service_findings(context: Context) -> list[Finding]:
     if not context.runs_here or sections.service(context.facts, SERVICE)["enabled"] == "enabled":
         return []
     reason = "no service brings the settings of the cards back after a boot"
-    return [Finding("configure", reason, files=[SETTINGS, PROGRAM, CALLS, UNIT], services=[SERVICE])]
+    return [Finding("configure", reason, files=[SETTINGS, PROGRAM, *CALLS, UNIT], services=[SERVICE])]
 
 
 # The work of the role
@@ -210,6 +212,15 @@ def refuse(context: Context, plan: Plan) -> None:
         )
 
 
+def disturbs(context: Context, plan: Plan) -> list[Disturbance]:
+    """The cards, where the compute mode of one changes: a program that begins another process on it would fail. ECC of a card in use
+    waits for a boot, and limits of power and clocks end nothing.
+    """
+    if NAME not in plan["components"] or _MODE not in [row[1] for row in differences(context.facts, context.stack)]:
+        return []
+    return [Disturbance("idle cards", "their compute mode changes", busy.cards(context.facts))]
+
+
 def judge(view: View, stack: Stack) -> list[Check]:
     """Every card has its settings. All but ECC are gone after each boot; a service brings them back."""
     if not view.gpus or "gpu_settings" not in stack or not stack["gpu_settings"]["cards"]:
@@ -273,8 +284,9 @@ COMPONENT = Component(
     parts=("gpu_settings",),
     touches=TOUCHES,
     units=(SERVICE,),
-    shares=(CALLS,),
+    shares=CALLS,
     refuse=refuse,
+    disturbs=disturbs,
     judge=judge,
     take_back=take_back,
     undo="default",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypedDict, cast
 from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, mig_layout, paths
 
 from ..model import sections
+from ..model.in_use import Disturbance
 from ..model.mig import Mig, MigCard
 from ..model.plan import Plan, Removes, WholeCard
 from ..model.stack import Stack
@@ -27,6 +28,8 @@ NAME = "mig"
 SERVICE = "gpuwright-mig.service"
 LAYOUT = f"{paths.SETTINGS}/mig.json"
 PROGRAM = f"{paths.PROGRAMS}/mig_layout.py"
+#: What the program knows by who holds a card.
+PROCESSES = f"{paths.PROGRAMS}/processes.py"
 UNIT = f"/etc/systemd/system/{SERVICE}"
 #: The toolkit's own unit; without it the toolkit finds the cards by itself.
 _CDI_UNIT = "nvidia-cdi-refresh.service"
@@ -65,7 +68,7 @@ def findings(context: Context) -> list[Finding]:
 
 
 def manages(context: Context) -> Manages:
-    return Manages(files=[LAYOUT, PROGRAM, UNIT], services=[SERVICE] if context.runs_here else [])
+    return Manages(files=[LAYOUT, PROGRAM, PROCESSES, UNIT], services=[SERVICE] if context.runs_here else [])
 
 
 def inputs(context: Context) -> Mapping[str, object]:
@@ -120,7 +123,7 @@ def _service_findings(context: Context) -> list[Finding]:
     if sections.service(context.facts, SERVICE)["enabled"] == "enabled":
         return []
     reason = "no service brings the MIG layout back after a boot"
-    return [Finding("configure", reason, files=[LAYOUT, PROGRAM, UNIT], services=[SERVICE])]
+    return [Finding("configure", reason, files=[LAYOUT, PROGRAM, PROCESSES, UNIT], services=[SERVICE])]
 
 
 # The work of the role
@@ -181,11 +184,12 @@ WantedBy=multi-user.target
 """
 
 
-def refuse(context: Context, plan: Plan) -> None:
-    """Raise StepRefused where the layout of a card is to be changed under running work, also under a program that computes and draws."""
-    processes = busy.computing(context, drawing_too=True)
-    if processes and any(row["component"] == "mig" and row["from"] for row in plan["changes"]):
-        raise busy.refusal("their MIG layout changes", processes)
+def disturbs(context: Context, plan: Plan) -> list[Disturbance]:
+    """The cards, where the layout of one is changed; a program that computes and draws is disturbed too."""
+    if not any(row["component"] == NAME and row["from"] for row in plan["changes"]):
+        return []
+    use = busy.cards(context.facts, drawing_too=True)
+    return [Disturbance("idle cards", "their MIG layout changes", use)]
 
 
 def judge(view: View, stack: Stack) -> list[Check]:
@@ -241,8 +245,8 @@ COMPONENT = Component(
     parts=("mig",),
     touches=TOUCHES,
     units=(SERVICE,),
-    shares=(PROGRAM,),
-    refuse=refuse,
+    shares=(PROGRAM, PROCESSES),
+    disturbs=disturbs,
     judge=judge,
     take_back=take_back,
     undo="whole",

@@ -8,12 +8,15 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal, TypedDict, cast
 
 from ..model.errors import StepRefused
-from . import nvidia_driver, resume
+from ..model.in_use import Disturbance
+from . import busy, nvidia_driver, resume
 from .base import Component, Context, Finding, Step
 from .nvidia_driver import driver_module
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverStack
+
+    from ..model.plan import Plan
 
 NAME = "reboot"
 #: Modules of other drivers that hold the cards until the next boot.
@@ -100,10 +103,13 @@ def boot(context: Context, plan: Mapping[str, object]) -> Boot:
             )
         ask = _question(context)
     allowed = given["allowed"] and not given["no_reboot"] and not given["local"] and not _waits_for_console(context)
+    # What began since the plan was made is not ended; and it is no fault of the driver, which a failure would take back.
+    use = Disturbance("an idle host", "it is rebooted", busy.host(context.facts))
+    begun = allowed and not plan["allow_busy"] and use.use.state != "idle"
     return {
         "needed": True,
-        "next": ("shown" if plan["rescue"] else "boot") if allowed else "left",
-        "reason": _reason(context, removed=removed),
+        "next": ("shown" if plan["rescue"] else "boot") if allowed and not begun else "left",
+        "reason": _reason(context, removed=removed) + (f" ({busy.text(use)})" if begun else ""),
         "ask": ask,
         "expected": _expected(context),
         "boot": context.facts["boot"]["id"],
@@ -236,4 +242,11 @@ def _resume(given: Given) -> resume.Resume:
 
 
 # A boot leaves nothing that could be sealed: the proof names its boot id instead.
-COMPONENT = Component(NAME, wanted, findings, touches=TOUCHES, steps=STEPS)
+def disturbs(context: Context, plan: Plan) -> list[Disturbance]:
+    """The host, where this run boots it."""
+    allowed = plan["boots"] and nvidia_driver.may_boot(context)
+    boots = NAME in plan["components"] and allowed and not _waits_for_console(context)
+    return [Disturbance("an idle host", "it is rebooted", busy.host(context.facts))] if boots else []
+
+
+COMPONENT = Component(NAME, wanted, findings, touches=TOUCHES, disturbs=disturbs, steps=STEPS)

@@ -12,13 +12,22 @@ from typing import TYPE_CHECKING, TypedDict, cast
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 
 from ..model.errors import StepRefused
+from ..model.in_use import Disturbance
+from . import busy
 from .base import Component, Context, Finding, Step
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts, FailedBuild
 
+    from ..model.plan import Plan
     from ..model.work import File
 
+NAME = "repair"
+#: Unfinished packages that the repair may have services restarted by; dpkg's journal does not tell which it has, and of many the
+#: observation names the first.
+_OF_DRIVER = re.compile(r"nvidia|libcuda|cuda-drivers|fabricmanager")
+_OF_ENGINE = re.compile(r"docker|containerd|moby|runc")
+_STEPS, _MOST_TOLD = "unfinished steps", 9
 #: What its role changes.
 TOUCHES = frozenset({"packages"})
 
@@ -209,4 +218,20 @@ def _verify(facts: Facts, kept: str) -> None:
         )
 
 
-COMPONENT = Component("repair", wanted, findings, mends=True, touches=TOUCHES, steps=STEPS)
+def disturbs(context: Context, plan: Plan) -> list[Disturbance]:
+    """The cards and Docker, where packages of theirs may be among the unfinished ones: their scripts restart services."""
+    if NAME not in plan["components"]:
+        return []
+    facts = context.facts
+    detail = facts["packages"]["interrupted_detail"] or ""
+    untold = _STEPS in detail or detail.count(",") >= _MOST_TOLD
+    because = "the package manager goes on with packages that may be {}"
+    driver = Disturbance("idle cards", because.format("the driver's"), busy.cards(facts))
+    engine = Disturbance("nothing to run in Docker", because.format("Docker's"), busy.docker(facts))
+    return [
+        *([driver] if untold or _OF_DRIVER.search(detail) else []),
+        *([engine] if untold or _OF_ENGINE.search(detail) else []),
+    ]
+
+
+COMPONENT = Component(NAME, wanted, findings, mends=True, touches=TOUCHES, disturbs=disturbs, steps=STEPS)

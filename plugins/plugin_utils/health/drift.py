@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 from ..components import nvidia_driver
 from ..components.base import not_known
 from ..model import sections
-from ..model.proof import age
+from ..model.proof import AHEAD, age
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
@@ -51,14 +51,18 @@ def status(facts: Facts, plan: Plan) -> Status:
 
 
 def state(drift: Sequence[str], unknown: Mapping[str, str], proof: ProofAge | None, *, skipped: bool = False) -> str:
-    """A host in one word: ``skip``, ``drift``, the verdict of a last proof that did not pass, ``unknown``, or ``ok``."""
+    """A host in one word: ``skip``, ``drift``, the verdict of a last proof that did not pass, ``unknown``, ``incomplete`` where it was
+    never proven or nobody knows how long ago, or ``ok``.
+    """
     if skipped:
         return "skip"
     if drift:
         return "drift"
     if proof and proof["verdict"] != "pass":
         return str(proof["verdict"])
-    return "unknown" if unknown else "ok"
+    if unknown:
+        return "unknown"
+    return "ok" if proof and proof["age_seconds"] is not None else "incomplete"
 
 
 def _versions(facts: Facts, plan: Plan) -> DriverVersions:
@@ -151,5 +155,5 @@ def _proof(facts: Facts) -> ProofAge | None:
     if not proof:
         return None
     old = age(proof["time"], facts["time"])
-    seconds = None if old is None else max(0, int(old.total_seconds()))
+    seconds = None if old is None or old < -AHEAD else max(0, int(old.total_seconds()))
     return {"verdict": proof["verdict"], "time": proof["time"], "age_seconds": seconds}

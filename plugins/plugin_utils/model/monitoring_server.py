@@ -32,8 +32,8 @@ class _Receiver(TypedDict):
 class Receiver(_Receiver, total=False):
     """Who is told of alerts."""
 
-    url: str
-    """Of a webhook"""
+    at: str
+    """Host of the address of a webhook or of Slack; the rest of that is a secret"""
     channel: str
     """Of Slack"""
     to: list[str]

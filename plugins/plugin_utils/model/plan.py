@@ -185,15 +185,14 @@ class ArchiveRemoval(TypedDict):
 
 class GivenBack(TypedDict):
     """A file of the host's that is given back as it was: what matches ``patterns`` is taken out of it, on the node, since it may hold
-    passwords that do not leave it. ``absent``: files beside it that go. ``unit`` reads what is left, where that is to be and nothing runs
-    that ``running`` lists.
+    passwords that do not leave it. ``absent``: files beside it that go. ``unit`` reads what is left, where that is to be and a restart
+    ends nothing.
     """
 
     path: str
     patterns: list[str]
     absent: list[str]
     unit: str
-    running: list[str]
     restart: bool
 
 
@@ -310,6 +309,10 @@ class Plan(TypedDict):
     brings: Brings | None
     gave_way: GaveWay | None
     remove: Removal | None
+    boots: bool
+    """Whether this run boots the machine where that is needed; else its user does"""
+    allow_busy: bool
+    """Whether leave was given to end what runs"""
     package_manager: str | None
     package_family: str | None
     work: Mapping[str, object]

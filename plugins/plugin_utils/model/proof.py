@@ -4,6 +4,6 @@
 
 from __future__ import annotations
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base.ages import MAX_AGE, age, moment
+from ansible_collections.gpuwright.node.plugins.module_utils.base.ages import AHEAD, MAX_AGE, age, moment
 
-__all__ = ["MAX_AGE", "age", "moment"]
+__all__ = ["AHEAD", "MAX_AGE", "age", "moment"]

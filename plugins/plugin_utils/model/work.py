@@ -60,3 +60,10 @@ class ContainerQuestion(TypedDict):
     unlinked: list[str]
     smi: str
     left_out: str | None
+
+
+class Blank(TypedDict):
+    """A secret in the text of a file: its mark there, and where in the variables of the role it is."""
+
+    mark: str
+    keys: list[str | int]

@@ -70,6 +70,8 @@ def base(facts: Facts, request: Request, wish: Wish | None = None) -> Plan:
         "brings": None,
         "gave_way": None,
         "remove": None,
+        "boots": request.boots,
+        "allow_busy": request.allow_busy,
         "package_manager": facts["packages"]["manager"],
         "package_family": facts["os"]["family"],
         "work": {},

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TypedDict, cast
 
 from ...module_utils.base.versions import EVERY_PACKAGE
 from .. import resolver
@@ -29,6 +29,13 @@ if TYPE_CHECKING:
 
 
 _POWER_CYCLE = "look at the kernel log for Xid 79; power-cycle the node, then inspect it"
+
+
+class Beside(TypedDict):
+    """Packages that come from files on the node, with those, and packages that go."""
+
+    files: dict[str, str]
+    leaves: list[str]
 
 
 @dataclass(frozen=True)
@@ -62,6 +69,16 @@ class Draft:
         tools = proof.missing_tools(self.context) if proves else []
         kept = rollback.copies(self.state, self.context.facts) if self.state else {}
         return [name for name in dict.fromkeys([*names, *tools]) if name not in kept]
+
+    @property
+    def beside(self) -> Beside:
+        """What comes and goes with the packages on the way back to a driver. Not of a run whose own driver has failed, nor where something
+        is half done: of that no trial holds before it is cleared away, and the one right before the call decides.
+        """
+        facts = self.context.facts
+        if self.state is None or self.request.begun is not None or facts["packages"]["interrupted"]:
+            return {"files": {}, "leaves": []}
+        return {"files": rollback.copies(self.state, facts), "leaves": rollback.work(self.state, facts)["remove"]}
 
     @property
     def replaced(self) -> dict[str, str]:

@@ -54,7 +54,7 @@ def _of_containerd(namespace: str) -> dict[tuple[str, ...], str]:
 #: The namespaces of containerd that are Docker's; each other one is somebody else's.
 _OF_DOCKER = ("moby", "plugins.moby")
 #: The driver's own modules in what DKMS has.
-_OURS = re.compile(r"nvidia(-current|-open|-legacy[\w-]*)*[/,]")
+_OURS = re.compile(r"nvidia(-current|-open|-srv|-legacy[\w-]*)*[/,]")
 _REMOVE = {"apt": "apt-get purge", "dnf": "dnf remove"}
 
 ENGINES = (

@@ -16,7 +16,7 @@ from ..components import COMPONENTS, frameworks
 from ..model import sections
 from ..model.errors import StepRefused
 from ..model.shortfalls import MIB, Need, on_disks
-from . import space
+from . import space, use
 
 if TYPE_CHECKING:
     from ..components.base import Context, Step
@@ -134,7 +134,8 @@ def _disks(context: Context, plan: Plan) -> None:
 
 
 def _components(context: Context, plan: Plan) -> None:
-    """What each component of the plan must not be begun with."""
+    """What each component of the plan must not be begun with, and what it would end."""
+    use.refuse(context, plan)
     for name in plan["components"]:
         if name in COMPONENTS:
             COMPONENTS[name].refuse(context, plan)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ..components import Context, Finding
 from ..components.base import not_known
-from ..model.proof import age
+from ..model.proof import AHEAD, age
 from .document import change
 
 if TYPE_CHECKING:
@@ -74,6 +74,6 @@ def outdated(context: Context, request: Request) -> str | None:
     if request.full:
         return "everything is looked at again (full)"
     old = age(proof["time"], context.facts["time"])
-    if old is None or old > timedelta(seconds=request.proof_max_age):
+    if old is None or not -AHEAD <= old <= timedelta(seconds=request.proof_max_age):
         return f"the last proof is from {proof['time']}"
     return None

@@ -12,7 +12,7 @@ from ..components.base import not_known
 from ..components.nvidia_driver import exchange, fabric, kernels, rollback, secure_boot, signed_modules
 from ..model import index_answer, sections
 from ..rules import hosts
-from . import availability, python_query, security_floors, space, taking, users
+from . import availability, python_query, security_floors, space, taking, use, users
 from .document import refusal
 from .draft import Draft
 from .python_query import Wheels
@@ -84,6 +84,7 @@ def of_plan(
     refusals += _of_failed(plan, context, request)
     refusals += kernels.refusals(plan["install"], context)
     refusals += [] if drafted.state else _of_fabric(context, index)
+    refusals += [] if request.applied is not None or request.begun is not None else use.refusals(plan, context)
     return refusals + _of_secure_boot(plan, context, request)
 
 

@@ -20,7 +20,7 @@ from ..model import index_answer, sections
 from ..model.errors import StepRefused
 from ..resolver.frameworks import FRAMEWORKS
 from ..wish.users import OF_USERS
-from . import document, refusals, removal_work, space, taking
+from . import document, refusals, removal_work, space, taking, use
 from .request import APPLYING, Request
 from .work import of_plan
 
@@ -209,7 +209,7 @@ def take_back(
     unread = refusals.unread(facts)
     if unread or not found:
         plan["checks"] = [check(facts, [])]
-    context = Context(facts=facts, stack={})
+    context = Context(facts=facts, stack={}, variables=request.inputs)
     plan["work"] = of_plan(plan, context)
     plan["refusals"] = (
         refusals.of_privileges(context, request) or refusals.of_unread(facts)
@@ -220,7 +220,9 @@ def take_back(
         document.refusal("record-foreign", text, _OTHERS_RECORD.format(records=_records(facts)))
         for text in foreign(facts)
     ]
-    plan["refusals"] += space.refusals(plan, context) + _silent(restores=restores, index=index)
+    plan["refusals"] += (
+        space.refusals(plan, context) + _silent(restores=restores, index=index) + use.refusals(plan, context)
+    )
     plan["ok"] = not plan["refusals"]
     return document.judged(plan, request)
 
@@ -273,8 +275,10 @@ def _lost(facts: Facts, request: Request, index: PackageIndex | None) -> list[st
     if original is None or _silent(restores=True, index=index):
         return []
     versions = index_answer.candidates(index) if index else original["packages"]
+    holds = [name for name in facts["packages"]["holds"] or () if name in _driver_that_stays(facts)]
+    held = f", held (apt-mark unhold {' '.join(holds)})" if holds else ""
     left = (
-        f"driver {facts['driver']['user_version']} stays"
+        f"driver {facts['driver']['user_version']} stays{held}"
         if _driver_that_stays(facts)
         else "this node is without a driver of NVIDIA's after the removal"
     )
@@ -305,7 +309,8 @@ def _driver_that_stays(facts: Facts) -> list[str]:
     """
     original = sections.history(facts).get("original")
     present = facts["driver"]["packages"] or {}
-    return list(present) if original and set(original["packages"]) & set(present) else []
+    both = original is not None and _replaced(original, facts) and set(original["packages"]) & set(present)
+    return list(present) if both else []
 
 
 def _records(facts: Facts) -> str:

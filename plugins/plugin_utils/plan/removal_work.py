@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypedDict, cast
 from ...module_utils.base import paths
 from ...module_utils.observe import environment_builds, jupyter_kernels
 from ...module_utils.records.data_directories import DOCKER
-from ..components import COMPONENTS, nouveau_blacklist, repair
+from ..components import COMPONENTS, busy, nouveau_blacklist, repair
 from ..components.daemon_json import GivenBack, given_back
 from ..model import sections
 from ..model.errors import StepRefused
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
 
     from ..components.base import Context, Step
-    from ..model.plan import Removal
+    from ..model.plan import Plan, Removal
 
 
 #: Directories of ours, and those of the drop-ins: they go where nothing else is inside.
@@ -169,9 +169,13 @@ class PutBack(TypedDict):
 
 
 class Docker(GivenBack):
-    """What becomes of Docker's configuration. ``restart``: whether the engine is to read it, where nothing runs in it."""
+    """What becomes of Docker's configuration. ``restart``: whether the engine is to read it; ``may``: whether it is restarted for that,
+    and ``why`` not.
+    """
 
     restart: bool
+    may: bool
+    why: str
 
 
 class ByRole(TypedDict):
@@ -207,6 +211,7 @@ class RemovalWork(TypedDict, total=False):
     restore: bool
     runfile: bool
     docker: Docker
+    containerd: busy.Restart
     environments: list[str]
     packages: list[str]
     removed: list[str]
@@ -275,7 +280,8 @@ def goes(context: Context, plan: Mapping[str, object]) -> RemovalWork:
         "environments": wanted["environments"],
         **_of_packages(facts, wanted, packages, given["also"], there),
         **_of_files(facts, wanted, said, given["aside"]),
-        "docker": _docker(facts, packages),
+        "docker": _docker(facts, plan, packages),
+        "containerd": busy.restart(facts, cast("Plan", plan), "containerd"),
     }
 
 
@@ -504,7 +510,7 @@ def _of_files(
     back = _given_back(facts, aside)
     return {
         "hooks": [path for path in files if _HOOKS.match(path)],
-        "absent": [*_lists(files, said), *files, *_credentials(files)],
+        "absent": [*_lists(files, said), *files, *_credentials(files), *_compiled(files)],
         "reload": any(path.startswith("/etc/systemd/system/") for path in files),
         "menu": repair.BOOT_SETTING in files,
         "directories": [] if sections.user(facts) is not None else [*_of_kernels(files), *DIRECTORIES],
@@ -540,6 +546,11 @@ def _parents(path: str) -> list[PurePosixPath]:
     return [each for each in PurePosixPath(path).parents if each.is_relative_to(KEPT)]
 
 
+def _compiled(files: Iterable[str]) -> list[str]:
+    """What Python made beside programs of ours of an earlier gpuwright, which let it."""
+    return [f"{paths.PROGRAMS}/__pycache__"] if any(path.startswith(f"{paths.PROGRAMS}/") for path in files) else []
+
+
 def _of_kernels(files: Iterable[str]) -> list[str]:
     """The directories of Jupyter kernels of ours: each has one of its own."""
     return [str(PurePosixPath(path).parent) for path in files if path.startswith(f"{jupyter_kernels.DIRECTORY}/")]
@@ -569,7 +580,7 @@ def _credentials(files: Sequence[str]) -> list[str]:
     ]
 
 
-def _docker(facts: Facts, packages: Collection[str]) -> Docker:
+def _docker(facts: Facts, plan: Mapping[str, object], packages: Collection[str]) -> Docker:
     """Docker's configuration without what was put in."""
     restart = bool(facts["containers"]["docker"]["active"]) and not _has_docker(packages)
-    return {**given_back(facts), "restart": restart}
+    return {**given_back(facts), "restart": restart, **busy.restart(facts, cast("Plan", plan), "docker")}

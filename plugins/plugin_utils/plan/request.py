@@ -37,6 +37,7 @@ class Request:
     ``retry``: a driver that failed on this kernel is tried again.
     ``pending``: an earlier task of the run left the cards to the next boot.
     ``user``: a user works without root, on what is the user's own.
+    ``no_reboot``: no machine is booted; ``allow_busy``: what runs may be ended.
     ``allow_remove``: packages that are not ours and may be removed, downgraded, or changed though they are on hold.
     ``security``: an upgrade that only goes as far as published vulnerabilities demand; ``aim``: the version that this is, by component.
     """
@@ -61,6 +62,13 @@ class Request:
     security: bool = False
     aim: Mapping[str, str] | None = None
     allow_remove: Sequence[str] = ()
+    no_reboot: bool = False
+    allow_busy: bool = False
+
+    @property
+    def boots(self) -> bool:
+        """Whether a boot that is needed is this run's to make. The machine one sits at is never booted under its user."""
+        return not self.no_reboot and not self.local
 
     def covers(self, component: str) -> bool:
         """Whether a component is part of what is planned here."""

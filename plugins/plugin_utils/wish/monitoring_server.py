@@ -50,6 +50,7 @@ _PASSWORD = re.compile(r"\S[^\r\n\0]{6,126}\S")
 _SIZE = re.compile(r"[1-9]\d{0,5}(MB|GB|TB)", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}", re.ASCII)
 _MAIL = re.compile(r"[^\s@,<>]{1,64}@[\w.-]{1,255}", re.ASCII)
+_URL = re.compile(r"(https?://[^/?#@\s\"'\\]+)[^\s\"'\\]*")
 _SERVER = re.compile(r"[\w.:\[\]-]{1,255}:\d{1,5}", re.ASCII)
 _CA = re.compile(r"(/(?!\.{1,2}(/|$))[\w.+@-]+)+", re.ASCII)
 _KINDS = {
@@ -232,14 +233,31 @@ def _mail(row: Mapping[str, object], what: str) -> dict[str, object]:
 
 
 def _webhook(row: Mapping[str, object], what: str) -> dict[str, object]:
-    return {"url": _url(row.get("url"), f"{what}: url"), "access": "token" if "token" in row else None}
+    url = str(row.get("url") or "").strip()
+    if not _URL.fullmatch(url):
+        # It is a secret: nothing of it is told.
+        raise BadInput(
+            f"{what}: url: expected an address of a webhook that begins with https:// or http://", [_EXAMPLE]
+        )
+    if redact.text(url) != url or "@" in url:
+        raise BadInput(
+            f"{what}: url: expected an address without a password or token in it",
+            ["put it under the key token, which is written to a file of its own"],
+        )
+    return {"at": _host(url), "access": "token" if "token" in row else None}
 
 
 def _slack(row: Mapping[str, object], what: str) -> dict[str, object]:
     channel = str(row.get("channel", ""))
     if "url" not in row or not channel or len(channel) > _LONGEST_CHANNEL:
         raise BadInput(f"{what}: expected the url of Slack's incoming webhook, and a channel", [_EXAMPLE])
-    return {"channel": channel, "access": "url"}
+    return {"channel": channel, "access": "url", "at": _host(str(row["url"]).strip())}
+
+
+def _host(address: str) -> str:
+    """Scheme and host of an address that is a secret from there on; empty for what is no address."""
+    found = _URL.fullmatch(address)
+    return found[1] if found else ""
 
 
 def _scrape(value: object) -> ScrapeAccess | None:
@@ -284,7 +302,7 @@ def _keys(row: object, allowed: Sequence[str], what: str, example: Sequence[str]
 def _url(value: object, what: str) -> str:
     """Return an address. Raises BadInput for what is none, and for one with a secret: addresses are in plans and records."""
     url = str(value or "").strip()
-    if not re.fullmatch(r"https?://[^/\s\"'\\]+[^\s\"'\\]*", url):
+    if not _URL.fullmatch(url):
         raise BadInput(f"{what}: expected an address that begins with https:// or http://, found {redact.text(url)!r}")
     if redact.text(url) != url or "@" in url:
         raise BadInput(

@@ -50,6 +50,7 @@ _SECRETS = {name: refuses for words in WORDS for name, refuses in words.secrets.
 
 #: The variables of a run, with the type of each. What `raw` ones may be is judged where they are read (wish.py, lock.py, Ansible).
 RUN = {
+    "gpuwright_allow_busy": "bool",
     "gpuwright_allow_remove": "packages",
     "gpuwright_command_timeout": "positive",
     "gpuwright_day": "str",

@@ -17,6 +17,7 @@ setting=$root/etc/default/grub.d/gpuwright.cfg
 pinned=$root/var/lib/gpuwright/kernel-hook/default
 motd=$root/etc/motd.d/gpuwright-kernel
 grub=$root/boot/grub/grub.cfg
+info=$root/sys/firmware/efi/efivars/LoaderInfo-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f
 program=$root/etc/kernel/postinst.d/zz-gpuwright
 [ -e "$program" ] || program=$root/etc/kernel/install.d/95-gpuwright.install
 
@@ -87,7 +88,10 @@ build() { # <kernel>
 # --- boot loaders
 
 loader() {
-    if [ -e "$grub" ] && command -v update-grub >/dev/null 2>&1; then
+    # The one that started the machine says so in the firmware (UTF-16): a GRUB that was left behind decides nothing then.
+    if sed 's/\x00//g' "$info" 2>/dev/null | grep -aq systemd-boot; then
+        echo systemd-boot
+    elif [ -e "$grub" ] && command -v update-grub >/dev/null 2>&1; then
         echo grub
     elif command -v grubby >/dev/null 2>&1; then
         echo grubby

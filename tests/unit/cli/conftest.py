@@ -131,6 +131,8 @@ class FakeAnsible:
     """
 
     events: list[Event] = field(default_factory=list)
+    #: Events by playbook, where a run has more than one.
+    script: dict[str, list[Event]] = field(default_factory=dict)
     plans: dict[str, dict[str, Any]] = field(default_factory=dict)
     results: dict[str, dict[str, Any]] = field(default_factory=dict)
     rc: int = 0
@@ -150,7 +152,11 @@ class FakeAnsible:
         log = request.run_dir / "ansible" / "artifacts" / runner._ident(request) / "stdout"
         log.parent.mkdir(parents=True, exist_ok=True)
         log.write_text(self.words)
-        events = self.events or [event("runner_on_ok", host) for host in self.plans | self.results]
+        events = (
+            self.script.get(request.playbook)
+            or self.events
+            or [event("runner_on_ok", host) for host in self.plans | self.results]
+        )
         for one in events:
             on_event(one)
         if not self.crashed:

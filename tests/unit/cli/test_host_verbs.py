@@ -603,6 +603,37 @@ def test_a_missing_inventory_is_bad_input_before_anything_runs(
 def test_an_interrupted_run_is_130(gpuwright: Callable[..., Any], ansible: FakeAnsible) -> None:
     ansible.status = "canceled"
     assert gpuwright("up", "--yes").code == 130
+    assert [request.playbook for request in ansible.requests] == ["site"]
+
+
+TAKES = "gpuwright.node.node_seal"
+
+
+@pytest.mark.parametrize(
+    ("answers", "said"),
+    [
+        (("a", "b"), None),
+        (("a",), "of b the lock stays: until it lapses only this controller begins there"),
+    ],
+)
+def test_an_interrupted_run_gives_back_the_nodes_that_it_had_taken(
+    gpuwright: Callable[..., Any], ansible: FakeAnsible, answers: tuple[str, ...], said: str | None
+) -> None:
+    run = [
+        event("runner_on_ok", "never", "Plan", resolved_action="gpuwright.node.plan"),
+        *(event("runner_on_start", host, "Take", resolved_action=TAKES) for host in ("a", "b", "done")),
+        event("runner_on_ok", "done", "Record", resolved_action="gpuwright.node.seal", res={"verdict": "pass"}),
+    ]
+    back = [event("runner_on_ok", host, "Give back", resolved_action="gpuwright.node.seal") for host in answers]
+    ansible.status = "canceled"
+    ansible.script = {"site": run, "release": back}
+    done = gpuwright("up", "--yes", "-i", "a,b,done,never", "--limit", "all")
+    assert done.code == 130
+    first, then = ansible.requests
+    assert (first.playbook, then.playbook, then.limit) == ("site", "release", "a,b")
+    assert then.run_dir == first.run_dir
+    assert said is None or said in done.err
+    assert said is not None or "the lock stays" not in done.err
 
 
 # --- wishes of files --------------------------------------------------------------------------------------------------

@@ -140,3 +140,26 @@ def test_a_width_wraps_without_a_terminal_and_never_inside_a_package_name() -> N
     assert max(len(line) for line in text.splitlines()) <= 60
     assert text.count("linux-headers-generic") == 6
     assert console.paragraph("linux-headers-generic " * 6, width=60).count("linux-headers-generic") == 6
+
+
+def test_what_is_taken_away_stands_before_the_one_question(capsys: pytest.CaptureFixture[str]) -> None:
+    change = {
+        "component": "cuda",
+        "action": "install",
+        "from": None,
+        "to": "13.0",
+        "reason": "it is wished",
+        "leaves": ["old-set"],
+    }
+    rows = [("company-vpn", "remove", None, "allowed"), ("libfoo", "downgrade", "1.0", "ours"), ("old-set", "remove", None, "ours"),
+            ("held", "change-held", "8", "ours")]  # fmt: skip
+    takes = [
+        {"name": name, "does": does, "from": "7.1", "to": to, "because": because} for name, does, to, because in rows
+    ]
+    found: Any = {"node": {"changes": [change], "takes": takes, "ok": True}}
+    show.plans(found, {}, {})
+    page = capsys.readouterr().out
+    assert "removes: company-vpn 7.1 (allowed by name)" in page
+    assert "downgrades: libfoo 7.1 -> 1.0" in page
+    assert "changes though it is on hold: held 7.1 -> 8" in page
+    assert page.count("old-set") == 1

@@ -80,6 +80,11 @@ def test_options_become_the_variables_of_the_playbook(tmp_path: Path) -> None:
     }
 
 
+def test_packages_that_may_go_are_named_to_the_playbook(tmp_path: Path) -> None:
+    wanted = built(tmp_path, "up", "--allow-remove", "company-vpn", "--allow-remove", "old")
+    assert wanted.extra_vars["gpuwright_allow_remove"] == ["company-vpn", "old"]
+
+
 @pytest.mark.parametrize(
     ("verb", "variable"),
     [

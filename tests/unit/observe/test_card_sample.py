@@ -302,3 +302,49 @@ def test_what_is_packed_never_grows_beyond_a_day() -> None:
 def test_what_does_not_pack_well_is_refused_on_the_node() -> None:
     with pytest.raises(gpu_log_day.DayError, match="at most"):
         gpu_log_day.pack(os.urandom(3_000_000))
+
+
+def bus(root: Path, **cards: tuple[str, str, str]) -> str:
+    """A PCI bus of cards, each with its class, driver and the state of its power."""
+    for number, (kind, driver, state) in enumerate(cards.values()):
+        device = root / f"devices/0000:0{number}:00.0"
+        (device / "power").mkdir(parents=True)
+        (device / "vendor").write_text("0x10de\n")
+        (device / "class").write_text(f"{kind}\n")
+        (device / "power/runtime_status").write_text(f"{state}\n")
+        (root / "drivers" / driver).mkdir(parents=True, exist_ok=True)
+        (device / "driver").symlink_to(root / "drivers" / driver)
+    return str(root / "devices")
+
+
+GRAPHICS, SOUND = "0x030000", "0x040300"
+
+
+@pytest.mark.parametrize(
+    ("cards", "sleeps"),
+    [
+        ({"a": (GRAPHICS, "nvidia", "suspended")}, True),
+        ({"a": (GRAPHICS, "nvidia", "active")}, False),
+        ({"a": (GRAPHICS, "nvidia", "suspended"), "b": ("0x030200", "nvidia", "active")}, False),
+        ({"a": (GRAPHICS, "nvidia", "suspended"), "b": (SOUND, "snd_hda_intel", "active")}, True),
+        ({"a": (GRAPHICS, "nvidia", "active"), "b": (GRAPHICS, "vfio-pci", "suspended")}, False),
+        ({"a": (GRAPHICS, "vfio-pci", "suspended")}, False),
+        ({"a": (GRAPHICS, "nvidia", "unsupported")}, False),
+        ({}, False),
+    ],
+)
+def test_the_cards_sleep_where_each_of_the_drivers_is_suspended(tmp_path: Path, cards: Any, sleeps: bool) -> None:
+    assert card_sample.asleep(bus(tmp_path, **cards)) is sleeps
+
+
+def test_a_state_that_cannot_be_read_is_no_sleep(tmp_path: Path) -> None:
+    devices = bus(tmp_path, a=(GRAPHICS, "nvidia", "suspended"))
+    (tmp_path / "devices/0000:00:00.0/power/runtime_status").unlink()
+    assert not card_sample.asleep(devices)
+
+
+def test_nvidia_smi_is_not_begun_where_every_card_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(card_sample, "asleep", lambda: True)
+    monkeypatch.setattr(subprocess, "Popen", lambda *_a, **_k: pytest.fail("nvidia-smi was called"))
+    with pytest.raises(card_sample.Asleep, match="every card sleeps"):
+        card_sample.run(["-L"])

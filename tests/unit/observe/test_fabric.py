@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import fabric, pci
@@ -12,23 +10,39 @@ from tests.unit.observe.trees import Tree
 KERNEL = "6.12.107+deb13-amd64"
 
 
-def running(started: float, state: str = "active") -> dict[str, dict[str, str]]:
-    moment = time.strftime("%a %Y-%m-%d %H:%M:%S UTC", time.gmtime(started))
-    return {fabric.MANAGER: {"ActiveState": state, "ExecMainStartTimestamp": moment}}
+def running(tree: Tree, program: str = "/usr/bin/nv-fabricmanager", state: str = "active") -> dict[str, dict[str, str]]:
+    tree.link("/proc/812/exe", program)
+    return {fabric.MANAGER: {"ActiveState": state, "MainPID": "812"}}
 
 
-def test_a_manager_that_started_before_its_program_was_replaced_is_stale(tree: Tree) -> None:
-    # The age of the file's content tells nothing: a package gives it the time of its build.
+def stale(tree: Tree, shown: dict[str, dict[str, str]]) -> bool | None:
+    return fabric.observe(tree.host(), KERNEL, shown)["manager_stale"]
+
+
+def test_a_manager_whose_program_was_replaced_is_stale(tree: Tree) -> None:
+    tree.file("/usr/bin/nv-fabricmanager", "580.65")
+    old = "/usr/bin/nv-fabricmanager (deleted)"
+    tree.file(old, "570.86")
+    shown = running(tree, old)
+    assert stale(tree, shown) is True
+    # Installed again it is the same program.
+    tree.file(old, "580.65")
+    assert stale(tree, shown) is False
+
+
+def test_another_mode_or_time_of_its_program_makes_no_manager_stale(tree: Tree) -> None:
+    shown = running(tree)
+    program = tree.file("/usr/bin/nv-fabricmanager", "580.65")
+    shown[fabric.MANAGER]["ExecMainStartTimestamp"] = "Wed 2020-01-01 00:00:00 UTC"
+    program.chmod(0o700)
+    assert stale(tree, shown) is False
+
+
+def test_a_manager_that_does_not_run_or_cannot_be_seen_is_not_stale(tree: Tree) -> None:
     tree.file("/usr/bin/nv-fabricmanager")
-    now = time.time()
-    assert fabric.observe(tree.host(), KERNEL, running(now - 3600))["manager_stale"] is True
-    assert fabric.observe(tree.host(), KERNEL, running(now + 5))["manager_stale"] is False
-
-
-def test_a_manager_that_does_not_run_is_not_stale(tree: Tree) -> None:
-    tree.file("/usr/bin/nv-fabricmanager")
-    assert fabric.observe(tree.host(), KERNEL, running(0, "failed"))["manager_stale"] is None
-    assert fabric.observe(tree.host(), KERNEL, {})["manager_stale"] is None
+    assert stale(tree, running(tree, state="failed")) is None
+    assert stale(tree, {}) is None
+    assert stale(tree, {fabric.MANAGER: {"ActiveState": "active", "MainPID": "900"}}) is None
 
 
 @pytest.mark.parametrize("name", ["nvidia-peermem", "nvidia_peermem", "nvidia-current-peermem"])

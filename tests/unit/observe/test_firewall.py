@@ -188,3 +188,22 @@ def test_who_is_not_root_and_who_looks_at_a_tree_sees_nothing(tmp_path: Path) ->
     assert observed(user) is None
     assert user.unknown_facts == {"firewall": "only root sees the rules of a firewall"}
     assert observed(Host(str(tmp_path), euid=0)) is None
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        {"firewall-cmd --list-rich-rules": Result(None, "", "", 20.0, "firewall-cmd did not answer within 20 s")},
+        {"firewall-cmd --list-rich-rules": Result(1, "", "Error: DBUS_ERROR: no reply", 0.1, None)},
+        {
+            "firewall-cmd --list-rich-rules": told(""),
+            "firewall-cmd --permanent --list-rich-rules": Result(None, "", "", 20.0, "did not answer"),
+        },
+        {"/usr/sbin/nft list tables": Result(None, "", "", 20.0, "nft did not answer within 20 s")},
+        {"/usr/sbin/iptables-nft -S INPUT": Result(None, "", "", 20.0, "iptables-nft did not answer within 20 s")},
+    ],
+)
+def test_a_firewall_that_does_not_answer_is_not_known_and_not_off(answers: dict[str, Result]) -> None:
+    silent = Machine({}, answers)
+    assert observed(silent) is None
+    assert "firewall" in silent.unknown_facts

@@ -139,6 +139,85 @@ def test_boot_loader_entries_are_ordered_by_version_not_by_text(tree: Tree) -> N
     assert kernel.observe(tree.host())["next"] == "5.14.0-70.el9.x86_64"
 
 
+EFIVARS = "/sys/firmware/efi/efivars/{}-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
+
+
+def with_systemd_boot(tree: Tree, **variables: str) -> Tree:
+    """Both kernels as entries of systemd-boot, which started the machine; a grub.cfg was left behind."""
+    with_kernels(tree).file("/boot/grub/grub.cfg", GRUB.replace("DEFAULT", "0"))
+    for release in (OLD, NEW):
+        tree.file(
+            f"/boot/loader/entries/abc-{release}.conf", f"title Linux\nversion {release}\nlinux /abc/{release}/linux\n"
+        )
+    for name, text in {"LoaderInfo": "systemd-boot 257", **variables}.items():
+        tree.file(EFIVARS.format(name), b"\x06\x00\x00\x00" + f"{text}\0".encode("utf-16-le"))
+    return tree
+
+
+def next_of(tree: Tree) -> str | None:
+    return kernel.observe(tree.host())["next"]
+
+
+def test_the_default_in_the_firmware_goes_before_that_of_a_file_and_a_left_grub_says_nothing(tree: Tree) -> None:
+    tree = with_systemd_boot(tree, LoaderEntryDefault=f"abc-{OLD}.conf")
+    tree.file("/boot/loader/loader.conf", f"timeout 3\ndefault abc-{NEW}*\n")
+    assert next_of(tree) == OLD
+    assert list(kernel.observe(tree.host())["may_boot"]) == [OLD]
+    assert bootloader.grub_entries(tree.host()) == {}
+
+
+def test_a_pattern_of_loader_conf_names_an_entry_and_without_one_it_is_the_newest(tree: Tree) -> None:
+    tree = with_systemd_boot(tree)
+    assert next_of(tree) == NEW
+    tree.file("/boot/loader/loader.conf", f"default *{OLD}*\n")
+    assert next_of(tree) == OLD
+
+
+def test_an_entry_for_one_boot_is_next_and_the_default_after_it(tree: Tree) -> None:
+    tree = with_systemd_boot(tree, LoaderEntryOneShot=f"abc-{OLD}.conf", LoaderEntryDefault=f"abc-{NEW}.conf")
+    seen = kernel.observe(tree.host())
+    assert (seen["next"], list(seen["may_boot"])) == (OLD, [OLD, NEW])
+
+
+def test_the_last_one_that_was_booted_is_the_default_where_it_is_saved(tree: Tree) -> None:
+    assert next_of(with_systemd_boot(tree, LoaderEntryDefault="@saved", LoaderEntryLastBooted=f"abc-{OLD}.conf")) == OLD
+
+
+def test_a_unified_image_tells_its_kernel_by_its_name_and_is_unknown_without(tree: Tree) -> None:
+    tree = with_systemd_boot(tree, LoaderEntryDefault=f"abc-{OLD}.efi")
+    tree.file(f"/efi/EFI/Linux/abc-{OLD}+2-1.efi", b"MZ")
+    assert next_of(tree) == OLD
+    tree.file("/efi/EFI/Linux/arch-linux.efi", b"MZ")
+    tree.file(EFIVARS.format("LoaderEntryDefault"), b"\x06\x00\x00\x00" + "arch-linux.efi\0".encode("utf-16-le"))
+    host = tree.host()
+    kernel.observe(host)
+    assert "arch-linux.efi" in host.unknown_facts["kernel.next"]
+
+
+def test_images_without_a_default_have_no_first_one_that_is_known(tree: Tree) -> None:
+    tree = with_systemd_boot(tree)
+    tree.file(f"/efi/EFI/Linux/abc-{OLD}.efi", b"MZ")
+    host = tree.host()
+    kernel.observe(host)
+    assert "unified kernel images" in host.unknown_facts["kernel.next"]
+
+
+@pytest.mark.parametrize("default", ["auto-windows", "auto-reboot-to-firmware-setup"])
+def test_a_default_that_is_no_linux_is_not_guessed_silently(tree: Tree, default: str) -> None:
+    host = with_systemd_boot(tree, LoaderEntryDefault=default).host()
+    kernel.observe(host)
+    assert default in host.unknown_facts["kernel.next"]
+
+
+def test_two_boot_loaders_of_which_none_says_that_it_is_in_charge_are_unknown(tree: Tree) -> None:
+    with_systemd_boot(tree, LoaderInfo="").file("/boot/EFI/systemd/systemd-bootx64.efi", b"MZ")
+    host = tree.host()
+    kernel.observe(host)
+    assert "both installed" in host.unknown_facts["kernel.next"]
+    tree.file(EFIVARS.format("LoaderInfo"), b"\x06\x00\x00\x00" + "GRUB 2.12\0".encode("utf-16-le"))
+    assert next_of(tree) == NEW
+
+
 def test_without_boot_loader_the_newest_installed_kernel_is_next(tree: Tree) -> None:
     seen = kernel.observe(with_kernels(tree).host())
     assert (seen["next"], seen["next_source"]) == (NEW, "newest installed kernel")

@@ -127,6 +127,8 @@ def test_the_mark_is_the_first_of_the_words_because_apt_cuts_long_ones_off(node:
     assert ran[2].startswith("gpuwright::Call=")
     assert ran[3:] == ["-y", "install", "fio"]
     assert call(node, "rpm", "--query", "fio") == ["rpm", "--query", "fio"]
+    trial = ["apt-get", "--simulate", "install", "fio"]
+    assert call(node, *trial) == trial, "it brings nothing, and is no call of the record"
 
 
 def test_the_record_of_a_call_is_on_the_node_before_the_call_begins(node: Tree) -> None:
@@ -152,6 +154,24 @@ def test_a_call_that_was_cut_off_is_completed_from_apts_log_at_the_next_look(nod
     call(node, "apt-get", "--fix-broken", "install", does=installs(node, "libaio1", "of-others"))
     end(node)
     assert seen(node)["brought"] == ["fio", "libaio1"]
+
+
+def test_apts_own_words_are_read() -> None:
+    """As apt 2.6 wrote them of a call with a mark; of the libraries one is of a foreign architecture."""
+    text = (
+        "\nStart-Date: 2026-11-29  00:46:58\n"
+        "Commandline: apt-get -o gpuwright::Call=0123456789ab -y -o Dpkg::Options::=--force-confdef install ./users-db.deb\n"
+        "Requested-By: admin (1000)\n"
+        "Install: users-db:amd64 (1), dep-a:amd64 (2:1-1, automatic), dep-b:i386 (3, automatic)\n"
+        "Upgrade: bash:amd64 (5.2, 5.3)\nPurge: old:amd64 (1)\n"
+        "End-Date: 2026-11-29  00:46:59\n"
+    )
+    (found,) = package_log.parse_apt(text, "amd64")
+    assert (found.mark, found.earlier, found.end) == ("0123456789ab", False, "2026-11-29 00:46:59")
+    assert found.came == {"users-db": "1", "dep-a": "2:1-1", "dep-b:i386": "3"}
+    assert found.went == {"old"}
+    (of_image,) = package_log.parse_apt(text, None)
+    assert "dep-b" in of_image.came, "nobody knows which is the machine's own"
 
 
 def test_an_upgrade_of_what_was_there_brings_nothing(node: Tree) -> None:
@@ -257,6 +277,13 @@ def test_of_an_old_run_that_was_cut_off_is_ours_what_its_own_calls_brought(node:
     assert (seen(node)["brought"], seen(node)["unproven"]) == (["fio"], ["by-hand"])
     begin(node)
     assert "before" not in json.loads((node.root / paths.ROOTS.history[1:]).read_text())
+
+
+def test_an_old_run_that_rpm_did_not_answer_makes_nobody_doubt_the_whole_system(node: Tree) -> None:
+    record(node, before=[], brought={})
+    log(node, stanza(EARLIER.format("fio"), Install=["fio"]))
+    node.packages({**THERE, "fio": "1-1"})
+    assert (seen(node)["brought"], seen(node)["unproven"]) == (["fio"], [])
 
 
 # dnf

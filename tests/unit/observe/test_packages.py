@@ -121,6 +121,18 @@ def test_a_running_package_manager_is_named_and_the_waiter_for_the_shutdown_is_n
     assert packages.observe(tree.host())["busy"] == "unattended-upgr (pid 812)"
 
 
+def test_a_package_manager_in_a_root_of_its_own_changes_nothing_here(tree: Tree) -> None:
+    tree.packages({})
+    tree.directory("/var/lib/docker/overlay2/one/merged")
+    tree.file("/proc/900/comm", "dpkg\n")
+    tree.file("/proc/900/cmdline", "dpkg\0--configure\0-a\0")
+    tree.link("/proc/900/root", "/var/lib/docker/overlay2/one/merged")
+    assert packages.observe(tree.host())["busy"] is None
+    tree.file("/proc/901/comm", "dpkg\n")
+    tree.link("/proc/901/root", "/")
+    assert packages.observe(tree.host())["busy"] == "dpkg (pid 901)"
+
+
 def test_the_holder_of_a_lock_is_found(tree: Tree, tmp_path: Path) -> None:
     lock = tree.file("/var/lib/dpkg/lock-frontend")
     code = f"import fcntl,sys; f=open({str(lock)!r},'w'); fcntl.lockf(f, fcntl.LOCK_EX); print('held', flush=True); sys.stdin.read()"

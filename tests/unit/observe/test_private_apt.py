@@ -267,7 +267,7 @@ def test_a_repository_with_a_wrong_key_is_not_asked() -> None:
 
 
 def test_a_key_that_cannot_be_fetched_is_a_problem_of_its_repository() -> None:
-    seen = ask(FakeApt(), [], FetchError("no route", timed_out=True))
+    seen = ask(FakeApt(), ["nvidia-driver-cuda"], FetchError("no route", timed_out=True))
     assert (seen["problems"][0]["kind"], seen["problems"][0]["repository"]) == ("timeout", "nvidia-cuda")
 
 

@@ -359,3 +359,25 @@ def test_who_depends_on_what_is_replaced_is_among_what_would_go(
         package_index, repositories=[repository.source()], packages=["gw-driver"], replaced=["gw-old", "gw-old:i386"]
     )
     assert "gw-user" in [row["name"] for row in seen["removes"]], seen["problems"]
+
+
+def test_the_way_back_from_files_says_what_it_takes_and_needs_no_repository(
+    repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    status = tmp_path / "status"
+    status.write_text(_THERE)
+    monkeypatch.setattr(private_apt, "_STATUS", str(status))
+    back = tmp_path / "back"
+    back.mkdir()
+    before = Repository(back / "repository")
+    before.package("gw-library", "570.1", "Conflicts: gw-user\n")
+    silent = repository.source() | {"uris": ["http://127.0.0.1:9/none"]}
+    seen = run_module(
+        package_index,
+        repositories=[silent],
+        files={"gw-library": str(before.directory / "gw-library_570.1_all.deb")},
+        leaves=["gw-old"],
+    )
+    assert seen["problems"] == []
+    assert {row["name"] for row in seen["removes"]} == {"gw-old", "gw-user"}
+    assert (seen["install"], seen["downgrades"]) == ([], [])

@@ -32,8 +32,8 @@ def test_a_program_that_fails_or_hangs_says_so_and_is_no_failure() -> None:
 
 
 def test_an_answer_without_an_end_is_none() -> None:
-    found = removal_answers.asked(Host(runner=FakePrograms({"find /": answer("x\n" * 6000)})), ["find", "/"])
-    assert (found["rc"], len(found["stdout_lines"])) == (None, 5000)
+    found = removal_answers.asked(Host(runner=FakePrograms({"find /": answer("x\n" * 21_000)})), ["find", "/"])
+    assert (found["rc"], len(found["stdout_lines"])) == (None, 20_000)
 
 
 def test_a_link_that_leads_nowhere_is_there(tree: Tree) -> None:

@@ -284,7 +284,7 @@ def test_the_whole_observation_has_every_part_and_changes_nothing(node: Tree) ->
     assert set(facts) == {
         "schema", "root", "privileged", "unknown", "simulated", "hostname", "time", "os", "environment", "boot", "kernel", "pci", "display",
         "driver", "dkms", "smi", "cuda", "containers", "python", "environments", "disks", "memory", "cpus", "packages", "services",
-        "sessions", "seals", "proof", "lock", "history", "fabric",
+        "sessions", "seals", "proof", "lock", "history", "fabric", "in_use",
     }  # fmt: skip
     assert facts["seals"]["nouveau_blacklist"]["state"] == "good"
     assert facts["seals"]["nouveau_blacklist"]["digest"] == "abc"

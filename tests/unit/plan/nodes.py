@@ -165,6 +165,7 @@ def bare(**changes: Any) -> Any:
         },
         "services": {},
         "fabric": {"manager_stale": None, "modules_loaded": [], "modules_at_boot": [], "peermem_module": None},
+        "in_use": {"holders": [], "containers": [], "working": [], "docker_clients": 0, "jobs": [], "unread": None},
         "sessions": {"display": False},
         "seals": {},
         "proof": None,

@@ -161,3 +161,11 @@ def test_cards_without_device_nodes_need_no_links() -> None:
     facts["environment"]["kind"] = "wsl"
     assert cdi.LINKS not in units(facts)
     assert done(facts)["own"] == []
+
+
+def test_the_unit_of_the_links_ends_in_a_while_where_a_card_hangs() -> None:
+    """The engines wait for it at a boot, and a oneshot that has no limit waits for ever."""
+    lines = cdi._LINKS.splitlines()
+    assert any(line.startswith("Before=docker.service") for line in lines)
+    assert "TimeoutStartSec=60" in lines
+    assert "TimeoutStopSec=10" in lines

@@ -57,6 +57,8 @@ SEEN: dict[str, Any] = {
     "config_loaded": True,
     "marked": [containerd.CONFIG],
 }
+#: Docker's containers lie in containerd, too.
+IN_USE: dict[str, Any] = {"containers": [{"engine": "docker", "id": "0123456789ab", "comes_back": True}]}
 UNIT = {"containerd.service": {"active": "active", "enabled": "enabled"}}
 
 
@@ -235,7 +237,11 @@ def test_an_engine_that_is_no_longer_wished_is_given_back() -> None:
     (file,) = [row for row in installed(facts, new)["files"] if row["path"] == containerd.CONFIG]
     assert file["content"] == KUBERNETES
     (engine,) = [row for row in installed(facts, new)["engines"] if row["unit"] == "containerd"]
-    assert (engine["enabled"], engine["idle"]["state"], engine["busy"]["state"]) == (None, "restarted", None)
+    assert (engine["enabled"], engine["state"]) == (None, "restarted")
+    facts["in_use"] |= IN_USE
+    (engine,) = [row for row in installed(facts, new)["engines"] if row["unit"] == "containerd"]
+    assert (engine["state"], engine["left"]) == (None, True)
+    facts["in_use"] |= {"containers": []}
     facts["containers"]["containerd"]["marked"] = []
     assert reasons(facts) == []
 
@@ -251,10 +257,14 @@ def test_the_file_of_our_own_goes_where_it_is_not_wished() -> None:
 
 def test_the_file_is_checked_by_containerd_and_keeps_its_mode() -> None:
     (file,) = installed(node(marked=[]))["files"]
-    assert (file["path"], "mode" in file, file["backup"]) == (containerd.CONFIG, False, True)
+    assert (file["path"], "mode" in file) == (containerd.CONFIG, False)
     assert file["validate"] == "containerd --config %s config dump"
+    assert installed(node(marked=[]))["kept"] == [
+        {"src": containerd.CONFIG, "dest": f"/var/lib/gpuwright/backup{containerd.CONFIG}.before"}
+    ]
     (new,) = installed(node(marked=[]), "")["files"]
     assert new["mode"] == "0644"
+    assert installed(node(marked=[]), "")["kept"] == []
 
 
 @pytest.mark.parametrize(
@@ -262,22 +272,19 @@ def test_the_file_is_checked_by_containerd_and_keeps_its_mode() -> None:
     [("auto", "restarted", "started"), (True, "restarted", "restarted"), (False, "started", "started")],
 )
 def test_it_is_restarted_over_containers_that_run_only_where_that_is_wished(wished: Any, idle: str, busy: str) -> None:
-    (engine,) = installed(node(marked=[]), restart_docker=wished)["engines"]
-    assert (engine["unit"], engine["enabled"], engine["asks"], engine["running"][0]) == (
-        "containerd",
-        True,
-        True,
-        "pgrep",
-    )
-    for ending, state in ((engine["idle"], idle), (engine["busy"], busy)):
-        assert ending == {"state": state, "left": state == "started"}
+    for running, state in (({}, idle), (IN_USE, busy)):
+        facts = node(marked=[])
+        facts["in_use"] |= running
+        (engine,) = installed(facts, restart_docker=wished)["engines"]
+        assert (engine["unit"], engine["enabled"]) == ("containerd", True)
+        assert (engine["state"], engine["left"]) == (state, state == "started")
 
 
 def test_a_second_run_writes_nothing() -> None:
     new, _ = containerd.configured(DEBIAN, "1.7.24", default=False)
     found = installed(node(), new)
     (engine,) = found["engines"]
-    assert (found["files"], engine["asks"], found["refusal"]) == ([], False, None)
+    assert (found["files"], engine["state"], found["refusal"]) == ([], "started", None)
 
 
 @pytest.mark.parametrize(

@@ -195,6 +195,13 @@ def test_all_that_is_written_may_be_removed_again() -> None:
 # taken back -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(("path", "leads"), [(OLD, True), ("/usr/local/cuda-12.4", False)])
+def test_a_default_that_somebody_led_elsewhere_since_stays(path: str, leads: bool) -> None:
+    facts = node(path=path, manual=True, before={"manual": True, "path": NEW})
+    facts["seals"]["cuda"] = {"state": "good", "stack": [{"version": "13.0", "path": OLD, "default": True}]}
+    assert bool(places.former(facts)) is leads
+
+
 @pytest.mark.parametrize(
     ("seen", "command"),
     [

@@ -20,6 +20,8 @@ from tests.unit.plan.test_containerd import planned, reasons
 
 DAEMON_JSON = "/etc/docker/daemon.json"
 ORIGINAL = paths.BACKUP + DAEMON_JSON
+#: The file as it is before each time that it is written, by one name.
+BEFORE = {"src": DAEMON_JSON, "dest": f"{ORIGINAL}.before"}
 RUNTIME = {"runtimes": {"nvidia": {"path": "nvidia-container-runtime", "args": []}}}
 CDI = {"features": {"cdi": True}}
 LOGS = {"log-driver": "local", "log-opts": {"max-size": "50m"}}
@@ -60,7 +62,7 @@ def test_a_setting_that_is_wished_is_merged_and_foreign_keys_stay() -> None:
 
 def test_the_record_is_roots_alone_and_written_before_the_file_of_which_a_copy_is_kept_first() -> None:
     step = done(node({"dns": ["10.0.0.1"]}))
-    assert step["kept"] == [{"src": DAEMON_JSON, "dest": ORIGINAL}]
+    assert step["kept"] == [{"src": DAEMON_JSON, "dest": ORIGINAL}, BEFORE]
     record, file = step["files"]
     assert (record["path"], record["mode"], file["path"]) == (paths.DOCKER, "0600", DAEMON_JSON)
     assert json.loads(record["content"])["after"] == hashlib.sha256(file["content"].encode()).hexdigest()
@@ -74,7 +76,7 @@ def test_a_second_run_writes_nothing_and_a_copy_is_kept_only_once() -> None:
     assert reasons(node(there, added=added), container_toolkit_docker=LOGS) == []
     assert written(node(there, added=added), **LOGS) is None
     more = done(node(there, added=added), **LOGS, **{"live-restore": True})
-    assert more["kept"] == []
+    assert more["kept"] == [BEFORE]
     assert json.loads(more["files"][0]["content"])["before"] == "none"
 
 
@@ -124,7 +126,7 @@ def test_what_an_earlier_version_put_in_is_known_for_its_own() -> None:
     assert config == {**RUNTIME, **CDI, **LOGS, "dns": ["10.0.0.1"]}
     assert record["put"] == {**RUNTIME, **CDI, **LOGS}
     assert record["before"] is None
-    assert done(node(RUNTIME, sealed=True))["kept"] == []
+    assert done(node(RUNTIME, sealed=True))["kept"] == [BEFORE]
 
 
 # --- the record on the node -------------------------------------------------------------------------------------------
@@ -237,11 +239,10 @@ def test_docker_is_given_back_to_the_last_byte_where_another_engine_is_wished() 
     # The record goes last: without it nobody would know what is left to be given back.
     assert step["absent"][-1] == paths.DOCKER
     (engine,) = step["engines"]
-    assert (engine["unit"], engine["asks"], engine["enabled"]) == ("docker", True, None)
-    assert (engine["idle"], engine["busy"]) == (
-        {"state": "restarted", "left": False},
-        {"state": None, "left": True},
-    )
+    assert (engine["unit"], engine["enabled"], engine["state"], engine["left"]) == ("docker", None, "restarted", False)
+    facts["in_use"] |= {"working": [{"engine": "docker", "what": "docker build (pid 9)"}]}
+    (engine,) = podman(facts)["engines"]
+    assert (engine["state"], engine["left"]) == (None, True)
 
 
 def test_what_others_wrote_into_it_since_stays_where_another_engine_is_wished() -> None:

@@ -158,6 +158,23 @@ def test_a_proven_node_does_not_drift() -> None:
     assert status["proof"]["age_seconds"] is not None
 
 
+def test_a_node_that_was_never_proven_is_not_ok() -> None:
+    facts = sealed()
+    facts["proof"] = None
+    status = told(facts)
+    assert (status["state"], status["proof"]) == ("incomplete", None)
+    facts["unknown"] = {"proof": "only root may read it"}
+    assert told(facts)["state"] == "unknown"
+
+
+def test_a_proof_of_a_day_that_is_yet_to_come_is_not_fresh() -> None:
+    facts = sealed()
+    facts["proof"]["time"] = "2031-01-01T00:00:00Z"
+    status = told(facts)
+    assert (status["state"], status["proof"]["age_seconds"]) == ("incomplete", None)
+    assert "validate" in plan(facts)["components"]
+
+
 def test_a_last_proof_that_failed_is_the_state_of_a_host_that_does_not_drift() -> None:
     facts = sealed()
     assert told(facts)["state"] == "ok"

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from datetime import date
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 import yaml
 
+from ansible_collections.gpuwright.node.plugins.filter.filled import FilterModule
 from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.node_session import NodeSession
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import Context
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import monitoring_server as component
@@ -26,6 +28,7 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_r
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
 from tests.unit.plan import nodes
 
+ROOT = Path(__file__).resolve().parents[3]
 UNITS = ("prometheus.service", "prometheus-alertmanager.service")
 ON = {"active": "active", "enabled": "enabled"}
 OFF = {"active": "inactive", "enabled": "not-found"}
@@ -41,7 +44,7 @@ RECEIVERS = {
         "severities": "page",
         "mail": {"to": "night@example.org", "from": "gpu@example.org", "server": "mail.example.org:587", "user": "gpu", "password": SECRET},
     },
-    "hook": {"webhook": {"url": "https://desk.example.org/hook", "token": SECRET}},
+    "hook": {"webhook": {"url": f"https://desk.example.org/{SECRET}", "token": SECRET}},
     "chat": {"severities": ["page", "ticket"], "slack": {"url": f"https://hooks.slack.com/{SECRET}", "channel": "#gpu"}},
 }  # fmt: skip
 VARIABLES: dict[str, Any] = {
@@ -113,7 +116,7 @@ def test_the_server_alone_brings_no_driver() -> None:
         ({"monitoring_receivers": {"a b": {"webhook": {"url": "https://a"}}}}, "expected a name of letters"),
         ({"monitoring_receivers": {"a": {"webhook": {"url": "https://a"}, "slack": {}}}}, "expected one of mail, webhook, slack"),
         ({"monitoring_receivers": {"a": {"pager": {}}}}, "there is no 'pager'"),
-        ({"monitoring_receivers": {"a": {"webhook": {"url": "ftp://a"}}}}, "expected an address that begins with https"),
+        ({"monitoring_receivers": {"a": {"webhook": {"url": "ftp://a"}}}}, "expected an address of a webhook that begins with https"),
         ({"monitoring_receivers": {"a": {"webhook": {"url": "https://a"}, "severities": ["all"]}}}, "severities are page, ticket, info"),
         ({"monitoring_receivers": {"a": {"mail": {**MAIL, "to": []}}}}, "expected addresses as to"),
         ({"monitoring_receivers": {"a": {"mail": {**MAIL, "server": "b"}}}}, "a host and its port as server"),
@@ -450,6 +453,39 @@ def test_secrets_are_named_by_where_they_are_in_the_variables() -> None:
     }
 
 
+def test_the_address_of_a_webhook_is_put_into_a_configuration_that_alertmanager_alone_reads() -> None:
+    """Whoever has it speaks in our name: it is a secret, and Alertmanager takes it from a file of its own only since 0.26."""
+    (configuration,) = work(bare())["private"]
+    assert configuration["path"] == f"{FILES}alertmanager.yml"
+    assert (configuration["mode"], configuration["group"]) == ("0640", "prometheus")
+    (secret,) = configuration["secrets"]
+    assert secret["keys"] == ["receivers", "hook", "webhook", "url"]
+    for url in (f"https://desk.example.org/{SECRET}", "https://desk.example.org/a?b=c#d:"):
+        written = yaml.safe_load(configuration["content"].replace(secret["mark"], url))
+        assert [each["url"] for row in written["receivers"] for each in row.get("webhook_configs", ())] == [url]
+
+
+def test_the_role_puts_each_address_in_the_place_of_its_mark() -> None:
+    tasks = yaml.safe_load((ROOT / "roles/monitoring_server/tasks/configure.yml").read_text())
+    (task,) = (each for each in tasks if "item.secrets" in repr(each))
+    assert task["no_log"] is True
+    asked = "{{ item.content | gpuwright.node.filled(item.secrets, __monitoring_server_secrets) }}"
+    assert task["ansible.builtin.copy"]["content"] == asked
+    (item,) = work(bare())["private"]
+    written = FilterModule().filters()["filled"](item["content"], item["secrets"], {"receivers": RECEIVERS})
+    assert written == item["content"].replace("@hook@", f"https://desk.example.org/{SECRET}")
+    assert "@hook@" in item["content"]
+
+
+@pytest.mark.parametrize("kind", ["webhook", "slack"])
+def test_an_address_on_another_host_is_another_wish(kind: str) -> None:
+    stacks = []
+    for host in ("one", "two"):
+        hook = {"url": f"https://{host}.example.org/{SECRET}", **({"channel": "#gpu"} if kind == "slack" else {})}
+        stacks.append(made(bare(), monitoring_receivers={"a": {kind: hook}})["digests"][NAME])
+    assert stacks[0] != stacks[1]
+
+
 def test_what_was_wished_before_and_is_no_more_goes() -> None:
     there = [f"{FILES}secret-former", f"{FILES}secret-hook", f"{FILES}targets-tls.json"]
     assert work(served({"files": there}))["absent"] == [f"{FILES}secret-former", f"{FILES}targets-tls.json"]
@@ -463,7 +499,9 @@ def test_every_file_is_sealed_and_may_be_taken_back() -> None:
     done = work(facts, **BESIDE)
     assert done["repositories"] == ["grafana"]
     of_source = [source()["file"], "/usr/share/keyrings/gpuwright-grafana.gpg"]
-    written = [each["path"] for each in (*done["drop_ins"], *done["secrets"], *done["files"], done["admin"])]
+    written = [
+        each["path"] for each in (*done["drop_ins"], *done["secrets"], *done["private"], *done["files"], done["admin"])
+    ]
     assert set(sealed["files"]) == {*of_source, *written, *(each["dest"] for each in done["copied"])}
     assert [path for path in sealed["files"] if not removal.WRITTEN.fullmatch(path)] == []
     assert all(removal.UNIT.fullmatch(unit) for unit in sealed["services"])

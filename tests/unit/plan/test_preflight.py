@@ -29,7 +29,10 @@ PLAN: Any = {
     "download_bytes": 0,
     "disk_bytes": 0,
     "remove": None,
+    "boots": True,
+    "allow_busy": False,
     "brings": None,
+    "install": [],
     "manages": {"frameworks": {"environments": ["/opt/gpuwright/pytorch"]}},
     "given": GIVEN,
 }
@@ -192,10 +195,15 @@ def test_the_roles_variables_say_how_much_stays_free_and_what_an_initramfs_takes
 # --- cards ------------------------------------------------------------------------------------------------------------
 
 
-def seen(*kinds: str) -> Any:
+def seen(*kinds: str, **changes: Any) -> Any:
     processes = [{"pid": number, "name": f"process-{kind}", "type": kind} for number, kind in enumerate(kinds)]
     cards = [{"processes": processes}, {"processes": []}, {"processes": None}, {}]
-    return facts(smi={"data": {"gpus": cards}})
+    return facts(smi={"data": {"gpus": cards}}, **changes)
+
+
+def held(name: str = "python3", pid: int = 812, **changes: Any) -> Any:
+    """A node on which a process has a card open, and nvidia-smi does not answer."""
+    return facts(smi=None, in_use={"holders": [{"pid": pid, "name": name, "devices": ["nvidia0"]}]}, **changes)
 
 
 @pytest.mark.parametrize(
@@ -205,6 +213,7 @@ def seen(*kinds: str) -> Any:
         (("C+G",), []),
         (("G", "C+G"), []),
         (("C",), ["process-C"]),
+        (("",), ["process-"]),
         (("M+C",), ["process-M+C"]),
         (("G", "C", "C+G"), ["process-C"]),
     ],
@@ -215,13 +224,48 @@ def test_the_desktops_own_processes_do_not_make_a_card_busy(kinds: tuple[str, ..
         look(seen(*kinds), changes=rows)
         return
     said = refused(seen(*kinds), changes=rows)
-    assert f"because the driver changes. Found {len(busy)} computing: {busy[0]} (pid " in said
-    assert "nvidia_driver_allow_busy" in said
+    assert f"because the driver changes. Found what uses it: {busy[0]} (pid " in said
+    assert "gpuwright_allow_busy" in said
+
+
+def test_who_computes_on_one_card_and_draws_on_another_computes() -> None:
+    both: Any = [{"processes": [{"pid": 7, "name": "blender", "type": kind}]} for kind in ("C", "G")]
+    for cards in (both, both[::-1]):
+        node = facts(smi={"data": {"gpus": cards}})
+        assert "blender (pid 7)" in refused(node, changes=[change("nvidia_driver", "upgrade")])
+
+
+def test_who_holds_a_card_and_draws_alone_does_not_compute() -> None:
+    draws = {"holders": [{"pid": 0, "name": "firefox", "devices": ["nvidia0", "nvidia-uvm"]}]}
+    look(seen("G", in_use=draws), changes=[change("nvidia_driver", "upgrade")])
+    unlisted = {"holders": [{"pid": 7, "name": "python3", "devices": ["nvidia0"]}]}
+    assert "python3 (pid 7)" in refused(seen("G", in_use=unlisted), changes=[change("nvidia_driver", "upgrade")])
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [change("nvidia_driver", "upgrade")],
+        [change("nvidia_driver", "return")],
+        [change("mig", "configure", **{"from": "all-disabled"})],
+        [change("reboot", "configure")],
+    ],
+)
+def test_a_card_that_somebody_holds_is_busy_whatever_nvidia_smi_does(rows: list[dict[str, Any]]) -> None:
+    assert "python3 (pid 812)" in refused(held(), changes=rows)
+    look(held(), changes=rows, allow_busy=True)
+
+
+@pytest.mark.parametrize("component", ["nvidia_driver", "mig", "reboot"])
+def test_what_nobody_could_look_at_is_not_idle(component: str) -> None:
+    rows = [change(component, "upgrade", **{"from": "x"})]
+    said = refused(facts(in_use={"unread": "the open files of 3 processes could not be read"}), changes=rows)
+    assert "Found that nobody can tell whether it is so: the open files of 3 processes" in said
+    assert "gpuwright_allow_busy" in said
 
 
 def test_a_driver_is_taken_from_running_work_only_where_that_is_allowed_or_nothing_is_taken() -> None:
-    allowed = {"nvidia_driver": {"nvidia_driver_allow_busy": True}}
-    look(seen("C"), allowed, changes=[change("nvidia_driver", "upgrade")])
+    look(seen("C"), changes=[change("nvidia_driver", "upgrade")], allow_busy=True)
     for rows in ([change("nvidia_driver", "adopt")], [change("nvidia_driver", "configure")], [change("cuda")]):
         look(seen("C"), changes=rows)
 
@@ -230,20 +274,94 @@ def test_a_driver_is_taken_from_running_work_only_where_that_is_allowed_or_nothi
 def test_a_card_is_parted_anew_only_where_nothing_computes_beside_drawing_either(kind: str, busy: int) -> None:
     rows = [change("mig", "configure", **{"from": "all-disabled"})]
     if busy:
-        assert "because their MIG layout changes. Found 1 computing" in refused(seen(kind), changes=rows)
+        assert "because their MIG layout changes. Found what uses it: process" in refused(seen(kind), changes=rows)
     else:
         look(seen(kind), changes=rows)
     look(seen(kind), changes=[change("mig", "configure")])
 
 
-def test_a_card_that_nobody_asked_is_not_busy() -> None:
+def test_cards_that_nobody_holds_are_idle_without_a_word_of_nvidia_smi() -> None:
     look(facts(smi=None), changes=[change("nvidia_driver"), change("mig", **{"from": "x"})])
 
 
 def test_five_of_many_processes_are_named() -> None:
     said = refused(seen(*["C"] * 7), changes=[change("nvidia_driver")])
-    assert "Found 7 computing" in said
+    assert "and 2 more" in said
     assert said.count("pid") == 5
+
+
+# --- the host ---------------------------------------------------------------------------------------------------------
+
+BOOT = [change("reboot", "configure")]
+
+
+def container(engine: str = "docker", *, comes_back: bool = False) -> dict[str, Any]:
+    return {"engine": engine, "id": "0123456789ab", "comes_back": comes_back}
+
+
+@pytest.mark.parametrize(
+    ("running", "named"),
+    [
+        ({"jobs": ["slurmstepd: [17.batch] (pid 9)"]}, "slurmstepd: [17.batch]"),
+        ({"working": [{"engine": "docker", "what": "docker build (pid 9)"}]}, "docker build"),
+        ({"containers": [container("podman")]}, "container 0123456789ab of podman"),
+        ({"containers": [container(comes_back=True)]}, None),
+        ({"docker_clients": 2}, None),
+    ],
+)
+def test_a_boot_waits_for_what_the_machine_does_not_start_again(running: dict[str, Any], named: str | None) -> None:
+    if named is None:
+        look(facts(in_use=running), changes=BOOT)
+        return
+    said = refused(facts(in_use=running), changes=BOOT)
+    assert f"Expected an idle host, because it is rebooted. Found what uses it: {named}" in said
+
+
+def test_a_boot_that_is_left_to_the_user_ends_nothing() -> None:
+    look(held(), changes=BOOT, boots=False)
+
+
+@pytest.mark.parametrize(("name", "engine"), [("docker.io", "Docker"), ("containerd.io", "containerd")])
+def test_packages_of_an_engine_in_use_do_not_move(name: str, engine: str) -> None:
+    packages = {"installed": {name: "1"}}
+    runs = facts(packages=packages, in_use={"containers": [container(comes_back=True)]})
+    said = refused(runs, install=[{"name": name}])
+    assert f"Expected nothing to run in {engine}, because {name} moves to another version" in said
+    look(facts(packages=packages), install=[{"name": name}])
+    look(facts(in_use={"containers": [container(comes_back=True)]}), install=[{"name": name}])
+
+
+# --- the fabric manager, and what the package manager began -----------------------------------------------------------
+
+
+def test_the_fabric_manager_is_not_restarted_under_running_work() -> None:
+    fabric = {"packages": [], "exact": [], "services": ["nvidia-fabricmanager.service"], "modules": []}
+    stack = {"driver": {"adopted": False, "source": "nvidia", "fabric": fabric}}
+    versions = {"loaded_version": nodes.DRIVER, "user_version": nodes.DRIVER}
+    rows = [change("nvidia_driver", "configure")]
+    busy = held(fabric={"manager_stale": True}, driver=versions)
+    assert "because nvidia-fabricmanager.service is restarted" in refused(busy, changes=rows, stack=stack)
+    look(held(fabric={"manager_stale": False}, driver=versions), changes=rows, stack=stack)
+
+
+@pytest.mark.parametrize(
+    ("detail", "cards", "docker"),
+    [
+        ("packages left unfinished: unpacked: nvidia-driver-cuda", True, False),
+        ("packages left unfinished: unpacked: docker.io", False, True),
+        ("packages left unfinished: unpacked: users-db", False, False),
+        ("dpkg was interrupted: /var/lib/dpkg/updates holds 2 unfinished steps", True, True),
+    ],
+)
+def test_the_repair_of_packages_that_are_in_use_is_refused(*, detail: str, cards: bool, docker: bool) -> None:
+    packages = {"interrupted": True, "interrupted_detail": detail}
+    rows = [change("repair", "repair")]
+    runs = facts(packages=packages, in_use={"containers": [container(comes_back=True)]})
+    for node, is_refused in ((held(packages=packages), cards), (runs, docker)):
+        if is_refused:
+            assert "because the package manager goes on" in refused(node, changes=rows)
+        else:
+            look(node, changes=rows)
 
 
 # --- what the role does before it looks -------------------------------------------------------------------------------

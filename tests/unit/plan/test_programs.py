@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ansible_collections.gpuwright.node.plugins.module_utils.base import card_sample
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import COMPONENTS, Context, programs
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components.view import View
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import removal
@@ -93,3 +97,22 @@ def test_a_timer_is_judged_by_itself_and_by_the_last_turn(services: Any, status:
     )
     if reason:
         assert str(check["remedy"]).startswith("journalctl -u a.service says why, and a file; ")
+
+
+@pytest.mark.parametrize(
+    ("program", "beside"),
+    [
+        ("gpu_log", ("card_sample",)),
+        ("gpu_exporter", ("gpu_metrics", "card_sample")),
+        ("gpu_settings", ("mig_layout",)),
+    ],
+)
+def test_python_leaves_nothing_beside_the_programs(tmp_path: Path, program: str, beside: tuple[str, ...]) -> None:
+    """`remove` takes away the directory where nothing else is inside."""
+    base = Path(card_sample.__file__).parent
+    for name in (program, *beside):
+        shutil.copy(base / f"{name}.py", tmp_path)
+    code = f"import runpy; runpy.run_path({str(tmp_path / (program + '.py'))!r}, run_name='none')"
+    words = [sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r}); {code}"]
+    subprocess.run(words, check=True, cwd=tmp_path, env={})
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(f"{name}.py" for name in (program, *beside))

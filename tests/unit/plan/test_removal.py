@@ -117,16 +117,24 @@ def test_where_both_drivers_have_packages_of_one_name_the_present_one_stays_whol
     packages = {"libcuda1": "570.1-1"}
     nouveau = "/etc/modprobe.d/gpuwright-nouveau.conf"
     facts = before(packages, files=[nouveau, "/etc/gpuwright/mig.json"])
+    facts["packages"]["holds"] = ["hello", "libcuda1"]
     plan = planned(facts, found=index({}))
     assert plan["remove"]["packages"] == ["fio"]
     assert set(plan["remove"]["kept"]) == set(_OURS)
     assert plan["remove"]["files"] == ["/etc/gpuwright/mig.json"]
     assert plan["reboot"] is False
     (text,) = warnings(plan)
-    assert f"driver {nodes.DRIVER} stays" in text
+    assert f"driver {nodes.DRIVER} stays, held (apt-mark unhold libcuda1)" in text
     gone = nodes.merged(facts, {"history": {"files": [], "components": []}})
     gone["history"]["brought"] = ["nvidia-driver-cuda"]
     assert removal.left(gone, plan["remove"]["kept"], restores=False) == ""
+
+
+def test_a_driver_of_somebody_else_that_is_there_needs_nothing_of_ours() -> None:
+    nouveau = "/etc/modprobe.d/gpuwright-nouveau.conf"
+    plan = planned(before(_OURS, files=[nouveau]))
+    assert (plan["remove"]["files"], plan["remove"]["kept"], warnings(plan)) == ([nouveau], [], [])
+    assert plan["remove"]["packages"] == ["fio"]
 
 
 @pytest.mark.parametrize("kind", ["timeout", "unreachable", "broken-source"])

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
+import yaml
 
+from ansible_collections.gpuwright.node.plugins.module_utils.packages import sources
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import COMPONENTS, Context
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import StepRefused
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import removal_work
@@ -41,7 +44,7 @@ def wanted(**changes: Any) -> dict[str, Any]:
 
 
 def plan(remove: dict[str, Any], **changes: Any) -> dict[str, Any]:
-    return {"remove": remove, "changes": [], "restore": remove["restore"], **changes}
+    return {"remove": remove, "changes": [], "restore": remove["restore"], "allow_busy": False, **changes}
 
 
 def dnf(**changes: Any) -> Any:
@@ -302,7 +305,7 @@ def test_an_engine_that_holds_nothing_goes_with_its_group_and_what_it_made() -> 
     ("status", "stays"),
     [
         (["nvidia/580.95.05, 6.12.94, x86_64: installed", "nvidia-current/550.163.01: added"], False),
-        (["nvidia, 580.95.05, 5.15.0, x86_64: installed"], False),
+        (["nvidia, 580.95.05, 5.15.0, x86_64: installed", "nvidia-srv/580.95.05: added"], False),
         (["nvidia/580.95.05, 6.12.94, x86_64: installed", "zfs/2.2.2, 6.12.94, x86_64: installed"], True),
         (["nvidia-fs/2.17.5: added"], True),
         (None, True),
@@ -460,6 +463,12 @@ def test_what_we_left_of_a_file_gets_its_lines_again() -> None:
     assert (found["unmark"], found["put_back"], found["keep"], found["told"]) == (_LISTS, [], [], [])
 
 
+def test_the_role_takes_out_what_is_put_before_such_a_line() -> None:
+    variables = yaml.safe_load((floors.ROOT / "roles/remove/vars/main.yml").read_text())
+    content = f"{sources.DISABLED}deb http://a x main\n"
+    assert re.sub(variables["__remove_mark"], "", content) == "deb http://a x main\n"
+
+
 def test_a_file_that_was_changed_since_is_rid_of_our_marks_and_both_copies_are_kept() -> None:
     path = _LISTS[0]
     found = goes(wanted(), aside=aside("marked", path))
@@ -549,3 +558,21 @@ def test_a_configuration_that_nobody_could_see_stays_as_it_is(unseen: str) -> No
 def test_an_engine_that_stays_and_runs_is_to_read_it(packages: list[str], active: bool | None, restart: bool) -> None:
     found = goes(wanted(packages=packages), facts=engine(active=active))["docker"]
     assert found["restart"] is restart
+
+
+@pytest.mark.parametrize(
+    "running",
+    [
+        {"working": [{"engine": "docker", "what": "docker build (pid 9)"}]},
+        {"containers": [{"engine": "docker", "id": "0123456789ab", "comes_back": True}]},
+        {"unread": "the open files of 3 processes could not be read"},
+    ],
+)
+def test_an_engine_in_use_reads_it_when_its_owner_restarts_it(running: dict[str, Any]) -> None:
+    facts = engine()
+    idle = goes(wanted(), facts=facts)
+    assert (idle["docker"]["may"], idle["containerd"]["may"]) == (True, True)
+    facts["in_use"] |= running
+    busy = goes(wanted(), facts=facts)
+    assert (busy["docker"]["may"], busy["containerd"]["may"]) == (False, False)
+    assert "Expected nothing to run in Docker" in busy["docker"]["why"]

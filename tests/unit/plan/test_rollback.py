@@ -968,3 +968,31 @@ def test_the_setting_that_debians_own_open_modules_need_is_taken_back() -> None:
 )
 def test_what_the_roles_write_and_bring_is_ours(key: str, named: str) -> None:
     assert removal.foreign(nodes.bare(history={key: [named]})) == []
+
+
+# --- what the return takes away -------------------------------------------------------------------------------------------------
+
+
+def test_the_package_manager_is_asked_what_the_whole_return_takes_away() -> None:
+    facts = node(state(), copies=(f"libcuda1_{OLD}-1_amd64.deb",))
+    drafted = make_draft(facts, wish(), load_rules(), request(verb="rollback"))
+    assert isinstance(drafted, Draft)
+    assert drafted.beside == {
+        "files": {"libcuda1": f"/var/lib/gpuwright/packages/libcuda1_{OLD}-1_amd64.deb"},
+        "leaves": ["nvidia-driver-pinning-580", "nvidia-kernel-open-dkms", "nvidia-new"],
+    }
+    index = index_of(drafted, nvidia_driver_cuda=f"{OLD}-1")
+    gone = [{"name": "nvidia-new", "version": f"{nodes.DRIVER}-1"}, {"name": "company-vpn", "version": "7.1"}]
+    index["removes"] = gone
+    made = finish(drafted, index)
+    assert [(row["name"], row["because"]) for row in made["takes"]] == [("nvidia-new", "ours"), ("company-vpn", None)]
+    assert "takes-away" in [row["rule"] for row in made["refusals"]]
+
+
+@pytest.mark.parametrize("changes", [{"begun": {"remember": state(), "brings": None}}, {}])
+def test_what_no_trial_can_say_is_left_to_the_one_right_before_the_call(changes: Any) -> None:
+    """A driver that has just failed, or a package manager that was interrupted."""
+    facts = nodes.merged(node(state()), {"packages": {"interrupted": not changes}})
+    drafted = make_draft(facts, wish(), load_rules(), request(verb="rollback", **changes))
+    assert isinstance(drafted, Draft)
+    assert drafted.beside == {"files": {}, "leaves": []}

@@ -348,7 +348,9 @@ def test_the_configuration_has_the_layout_that_it_always_had() -> None:
 
 def test_a_file_that_is_there_keeps_its_mode_and_a_copy_of_it_is_kept() -> None:
     (file,) = written(docker(daemon_json={}))
-    assert ("mode" in file, file["backup"]) == (False, True)
+    assert "mode" not in file
+    before = {"src": file["path"], "dest": f"/var/lib/gpuwright/backup{file['path']}.before"}
+    assert before in installed(docker(daemon_json={}))["kept"], "by one name: no run leaves another one beside it"
     (new,) = written(docker(daemon_json=None))
     assert new["mode"] == "0644"
     assert {"path": "/etc/docker", "mode": "0755"} in installed(docker(daemon_json=None))["places"]
@@ -381,7 +383,7 @@ def test_in_check_mode_nothing_is_written_for_an_engine_that_is_not_there_yet() 
 )
 def test_docker_is_stale_where_it_started_before_its_configuration(changes: Any, stale: bool) -> None:
     (engine,) = installed(docker(**changes))["engines"]
-    assert engine["asks"] is stale
+    assert (engine["state"] == "restarted") is stale
 
 
 @pytest.mark.parametrize(
@@ -395,21 +397,45 @@ def test_docker_is_stale_where_it_started_before_its_configuration(changes: Any,
     ],
 )
 def test_running_containers_are_stopped_only_where_that_is_wished(wished: Any, idle: str, busy: str) -> None:
-    (engine,) = installed(docker(config_loaded=False), restart_docker=wished)["engines"]
-    assert (engine["unit"], engine["enabled"]) == ("docker", True)
-    for ending, state in ((engine["idle"], idle), (engine["busy"], busy)):
-        assert ending == {"state": state, "left": state == "started"}
+    for running, state in (({}, idle), (IN_DOCKER, busy)):
+        (engine,) = installed(in_use(running), restart_docker=wished)["engines"]
+        assert (engine["unit"], engine["enabled"]) == ("docker", True)
+        assert (engine["state"], engine["left"]) == (state, state == "started")
+
+
+@pytest.mark.parametrize(
+    "running",
+    [
+        {"working": [{"engine": "docker", "what": "an image that is being pulled"}]},
+        {"docker_clients": 1},
+        {"unread": "the open files of 3 processes could not be read"},
+    ],
+)
+def test_builds_and_pulls_of_docker_and_what_nobody_can_see_are_not_ended(running: dict[str, Any]) -> None:
+    (engine,) = installed(in_use(running))["engines"]
+    assert (engine["state"], engine["left"]) == ("started", True)
+    assert "Expected nothing to run in Docker, because it is to be restarted. Found" in engine["why"]
+
+
+IN_DOCKER: dict[str, Any] = {"containers": [{"engine": "docker", "id": "0123456789ab", "comes_back": True}]}
+
+
+def in_use(running: dict[str, Any]) -> Any:
+    """A node whose Docker has not read its configuration, with what runs there."""
+    facts = docker(config_loaded=False)
+    facts["in_use"] |= running
+    return facts
 
 
 def test_a_docker_that_has_read_its_configuration_only_has_to_run() -> None:
     (engine,) = installed(docker(), restart_docker=True)["engines"]
-    assert engine["idle"] == engine["busy"] == {"state": "started", "left": False}
+    assert (engine["state"], engine["left"]) == ("started", False)
 
 
 def test_an_engine_that_is_not_there_is_not_started() -> None:
     facts = docker(installed=False, active=False)
     (engine,) = installed(facts)["engines"]
-    assert (engine["enabled"], engine["idle"]["state"]) == (None, None)
+    assert (engine["enabled"], engine["state"]) == (None, None)
 
 
 def test_podman_has_no_daemon_to_configure() -> None:

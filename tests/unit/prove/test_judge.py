@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
+from ansible_collections.gpuwright.node.plugins.module_utils.base import card_sample, checks
 from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
 from ansible_collections.gpuwright.node.plugins.plugin_utils.health import judge
 from tests.unit.plan import nodes
@@ -73,6 +73,7 @@ def test_a_good_node_passes_with_nothing_to_say(facts: Facts) -> None:
         ("boot.id", "boot-2", "proof.age", "incomplete", "rebooted"),
         ("time", "2027-03-01T00:00:00Z", "proof.age", "incomplete", "days old"),
         ("proof.time", "last Thursday", "proof.age", "incomplete", "cannot be read"),
+        ("proof.time", "2031-01-01T00:00:00Z", "proof.age", "incomplete", "yet to come"),
         ("proof.verdict", "fail", "proof.age", "fail", "ended with fail"),
         ("proof.driver", "570.1", "proof.age", "incomplete", "570.1"),
         ("smi", None, "smi.runs", "incomplete", "not known"),
@@ -353,3 +354,8 @@ def test_nouveau_may_hold_a_card_that_is_left_alone(facts: Facts, by_id: ById) -
     assert by_id(judge.judge(held))["driver.nouveau_absent"]["status"] == "fail"
     alone = judge.judge(held, None, {"ignore": [first["bus_id"]]})
     assert by_id(alone)["driver.nouveau_absent"]["status"] == "pass"
+
+
+def test_a_card_that_sleeps_is_no_fault(facts: Facts, by_id: ById) -> None:
+    asleep = put(facts, "smi", {"rc": None, "seconds": 0.0, "error": card_sample.ASLEEP, "data": None})
+    assert by_id(judge.judge(asleep))["smi.runs"]["status"] == "skip"

@@ -137,6 +137,15 @@ def test_a_boolean_that_was_written_as_text_is_what_it_says() -> None:
     }
 
 
+def test_packages_that_may_go_are_named_one_by_one() -> None:
+    assert settings.read({"gpuwright_allow_remove": "company-vpn, libfoo:i386"}) == {
+        "gpuwright_allow_remove": ["company-vpn", "libfoo:i386"]
+    }
+    for wrong in ("*", ["company-*"], "--all", {"company-vpn": True}):
+        with pytest.raises(BadInput, match="gpuwright_allow_remove has to be a list of names of packages"):
+            settings.read({"gpuwright_allow_remove": wrong})
+
+
 def test_a_roles_own_boolean_that_was_written_as_text_is_what_it_says_too() -> None:
     """Else `-e nvidia_driver_allow_kernel=false` lets another kernel come, and persistence cannot be switched off."""
 

@@ -33,7 +33,8 @@ def plan(stack: dict[str, Any] | None = None, **changes: Any) -> Any:
     given = {"kernels": [KERNEL], "upgrade": {}, "uninstalled": {}, **changes.pop("given", {})}
     return {
         "components": ["nvidia_driver"], "changes": [change], "packages": packages, "install": [], "left_out": [], "restore": None,
-        "exchange": None, "provision_only": False, "gpus": ["H100"], "stack": {"driver": stack or driver()}, "given": given, **changes,
+        "exchange": None, "provision_only": False, "gpus": ["H100"], "stack": {"driver": stack or driver()}, "given": given,
+        "allow_busy": False, **changes,
     }  # fmt: skip
 
 

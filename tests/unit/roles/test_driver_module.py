@@ -447,6 +447,11 @@ def test_a_board_with_a_fabric_gets_its_modules_and_then_its_services() -> None:
     )
     assert there["fabric"]["modules"] == []
     assert there["fabric"]["services"][0]["state"] == "restarted"
+    # What began to compute since the plan was made goes on.
+    stale = nodes.provisioned(
+        fabric={"manager_stale": True}, in_use={"holders": [{"pid": 7, "name": "python3", "devices": ["nvidia0"]}]}
+    )
+    assert ready(stale, driver(fabric=FABRIC))["fabric"]["services"][0]["state"] == "started"
 
 
 def test_nothing_of_the_fabric_starts_before_the_driver_runs_or_without_cards() -> None:

@@ -405,3 +405,18 @@ def test_a_broken_machine_never_makes_the_kernels_installation_fail(machine: Mac
 def test_the_hook_is_clean() -> None:
     done = subprocess.run(["shellcheck", str(HOOK)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
+
+
+def test_a_grub_that_was_left_behind_decides_nothing_beside_systemd_boot(machine: Machine) -> None:
+    machine.grub()
+    machine.program("bootctl", '#!/bin/sh\n[ "$1" = is-installed ] || echo "$*" >>"$GPUWRIGHT_ROOT/bootctl"\n')
+    entries = machine.root / "boot/loader/entries"
+    entries.mkdir(parents=True)
+    (entries / f"4c5d-{OLD}.conf").write_text(f"title Debian\nversion    {OLD}\n")
+    info = machine.root / "sys/firmware/efi/efivars/LoaderInfo-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
+    info.parent.mkdir(parents=True)
+    info.write_bytes(b"\x06\x00\x00\x00" + "systemd-boot 257\0".encode("utf-16-le"))
+    machine.kernel(NEW)
+    machine.call(NEW)
+    assert (machine.root / "bootctl").read_text() == f"set-default 4c5d-{OLD}.conf\n"
+    assert not (machine.root / "etc/default/grub.d/gpuwright.cfg").exists()

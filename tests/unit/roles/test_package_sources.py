@@ -203,11 +203,12 @@ def test_an_older_backup_stays_beside_the_new_one(tmp_path: Path) -> None:
     path = _in_the_way(tmp_path, "first")
     row: Any = {"file": "/etc/apt/sources.list.d/cuda.list", "whole": True, "uris": []}
     on_node.displace(machine(tmp_path), [row])
-    path.write_text("second")
-    on_node.displace(machine(tmp_path), [row])
+    for text in ("second", "third"):
+        path.write_text(text)
+        on_node.displace(machine(tmp_path), [row])
     folder = Path(f"{tmp_path}{paths.BACKUP}{row['file']}").parent
-    assert {file.read_text() for file in folder.iterdir()} == {"first", "second"}
-    assert (folder / "cuda.list").read_text() == "second"
+    there = {file.name: file.read_text() for file in folder.iterdir()}
+    assert there == {"cuda.list": "third", "cuda.list.1~": "first", "cuda.list.2~": "second"}
 
 
 # What is added --------------------------------------------------------------------------------------------------------

@@ -51,7 +51,7 @@ def given(**changes: Any) -> dict[str, Any]:
 
 
 def plan(given: dict[str, Any], **changes: Any) -> Any:
-    return {"given": given, "remove": None, "rescue": [], **changes}
+    return {"given": given, "remove": None, "rescue": [], "allow_busy": False, **changes}
 
 
 def boot(facts: Any, context: dict[str, Any] | None = None, said: dict[str, Any] | None = None, **plans: Any) -> Any:
@@ -65,6 +65,20 @@ def test_a_node_whose_cards_another_driver_has_is_booted_after_modprobe_was_aske
     assert found["reason"] == "nouveau still has the cards"
     assert found["ask"][3:] == ["sh", _KERNEL, "nvidia"]
     assert found["resume"] == {}
+
+
+@pytest.mark.parametrize(
+    "running",
+    [
+        {"holders": [{"pid": 7, "name": "python3", "devices": ["nvidia0"]}]},
+        {"unread": "the open files of 3 processes could not be read"},
+    ],
+)
+def test_what_began_since_the_plan_was_made_is_not_ended_by_a_boot(running: dict[str, Any]) -> None:
+    found = boot(node(in_use=running))
+    assert (found["needed"], found["next"]) == (True, "left")
+    assert "Expected an idle host, because it is rebooted" in found["reason"]
+    assert boot(node(in_use=running), allow_busy=True)["next"] == "boot"
 
 
 def test_lines_that_help_at_a_black_screen_are_shown_before_the_boot() -> None:

@@ -154,6 +154,16 @@ def test_a_command_that_takes_too_long_is_stopped_and_said(tmp_path: Path) -> No
     assert "ended at its limit of 1 seconds" in machine.run()
 
 
+def test_what_installs_packages_as_the_limit_comes_ends_by_itself(tmp_path: Path) -> None:
+    left = tmp_path / "installed"
+    machine = Machine(tmp_path, f"(sleep 3; touch {left}) & wait", limit=1)
+    assert "ended at its limit of 1 seconds" in machine.run()
+    end = time.monotonic() + 20
+    while not left.exists() and time.monotonic() < end:
+        time.sleep(0.05)
+    assert left.exists()
+
+
 def test_a_shutdown_in_the_middle_is_said(tmp_path: Path) -> None:
     machine = Machine(tmp_path, "echo begun; sleep 30")
     with subprocess.Popen(
@@ -178,6 +188,7 @@ def test_the_unit_runs_once_at_the_next_boot_and_has_a_limit() -> None:
     for line in (
         "ExecStart=/bin/sh /var/lib/gpuwright/resume/run",
         "RuntimeMaxSec=7800",
+        "KillMode=process",
         "WantedBy=multi-user.target",
         "Wants=network-online.target",
     ):

@@ -55,6 +55,21 @@ def test_the_value_of_a_secrets_key_is_taken_out_whole(key: str) -> None:
     assert redact.document({key: SECRET, "port": 1}) == {key: "***", "port": 1}
 
 
+def test_an_address_that_is_itself_the_secret_is_taken_out_by_its_key() -> None:
+    hooks = {
+        "hook": {"webhook": {"url": f"https://a.example/{SECRET}"}},
+        "chat": {"slack": {"url": SECRET, "channel": "#gpu"}},
+    }
+    wish = {"monitoring_receivers": hooks, "watch_webhook": f"https://a.example/{SECRET}"}
+    told = redact.document(wish)
+    assert SECRET not in json.dumps(told)
+    assert told["monitoring_receivers"]["chat"]["slack"] == {"url": redact.MARK, "channel": "#gpu"}
+    assert redact.document({"webhook": "sent", "slack": {"channel": "#gpu"}}) == {
+        "webhook": "sent",
+        "slack": {"channel": "#gpu"},
+    }
+
+
 def test_a_proxy_without_a_scheme_is_redacted_by_its_key() -> None:
     told = redact.document({"httpProxy": f"me:{SECRET}@proxy:3128", "no_proxy": "a.example,b.example"})
     assert told == {"httpProxy": "***@proxy:3128", "no_proxy": "a.example,b.example"}

@@ -484,6 +484,18 @@ def test_no_call_is_begun_beside_one_that_the_kernel_holds(make: Any) -> None:
     assert node.asked == []
 
 
+def test_a_card_that_sleeps_is_no_fault_and_has_no_values(make: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    node = make()
+    exporter = exporter_of(node)
+    exporter.turn()
+    assert "DCGM_FI_DEV_GPU_TEMP" in exporter.page().decode()
+    node.error = card_sample.Asleep()
+    exporter.turn()
+    assert capsys.readouterr().err == ""
+    assert "DCGM_FI_DEV_GPU_TEMP" not in exporter.page().decode()
+    assert told(exporter).value("gpuwright_exporter_up") == 1
+
+
 def test_samples_are_never_taken_two_at_once(make: Any) -> None:
     node = make()
     running: list[int] = []

@@ -88,6 +88,19 @@ def test_each_minute_adds_a_line_for_each_card_below_one_heading(log: Path) -> N
     }
 
 
+def test_a_clock_that_jumps_takes_no_more_than_one_day_with_it(log: Path) -> None:
+    """The newest days that were written stay, whatever day it is; days that are yet to come are none of them."""
+    days = [f"2026-11-{number:02}" for number in range(1, 8)]
+    for day in days:
+        turn(log, saying(_IDLE), f"{day}T12:00:00Z", days="7")
+    turn(log, saying(_IDLE), "2099-01-01T00:00:00Z", days="7")
+    assert sorted(file.name for file in log.iterdir()) == [f"gpu-{day}.csv" for day in [*days[1:], "2099-01-01"]]
+    turn(log, saying(_IDLE), "1970-01-01T00:00:00Z", days="7")
+    turn(log, saying(_IDLE), "2026-11-08T00:00:00Z", days="7")
+    there = sorted(file.name for file in log.iterdir())
+    assert there == [f"gpu-{day}.csv" for day in [*days[1:], "2026-11-08", "2099-01-01"]]
+
+
 def test_a_day_has_its_own_file_and_old_days_go(log: Path) -> None:
     for day in ("2026-11-24", "2026-11-25", "2026-11-26"):
         turn(log, saying(_IDLE), f"{day}T23:59:00Z", days="9")
@@ -194,3 +207,13 @@ def test_the_program_runs_by_itself_from_its_directory(tmp_path: Path) -> None:
     assert (ended.returncode, ended.stderr) == (0, "")
     day = time.strftime("%Y-%m-%d", time.gmtime())
     assert (tmp_path / f"gpu-{day}.csv").read_text().count("NVIDIA H100") == 1
+
+
+def test_a_card_that_sleeps_is_not_woken_and_its_sleep_is_told(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def asleep(_arguments: Sequence[str]) -> tuple[int, str]:
+        raise card_sample.Asleep
+
+    assert turn(log, asleep) == 0
+    assert capsys.readouterr().err == ""
+    (row,) = list(csv.DictReader((log / "gpu-2026-11-27.csv").read_text().splitlines()))
+    assert row["note"] == card_sample.ASLEEP

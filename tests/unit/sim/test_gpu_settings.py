@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import gpu_settings
+from ansible_collections.gpuwright.node.plugins.module_utils.base import gpu_settings, processes
 from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi as reader
 from tests.sim import scenario
 from tests.sim.onnode.gpuwright_sim import board, smi
@@ -62,6 +62,12 @@ def _make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(board, "_LOST", tmp_path / "lost.json")
     monkeypatch.setattr(board, "_KEPT", tmp_path / "kept.json")
     return lambda *names: Cards(tmp_path, *(names or ("h100",)))
+
+
+@pytest.fixture(autouse=True)
+def nobody_holds_a_card(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The processes of the machine that tests run on are nobody's business here."""
+    monkeypatch.setattr(processes, "holders", lambda: ([], None))
 
 
 def test_each_setting_is_set_once_and_told(make: Any) -> None:
@@ -154,6 +160,17 @@ def test_ecc_of_an_idle_card_changes_with_a_reset_before_the_rest_is_set(make: A
     # And back to what was there.
     assert cards.apply(ecc=None)[0] == [f"{cards.places[0]}: ECC is on after a reset"]
     assert board.state(cards.gpus[0])["ecc"] is True
+
+
+def test_a_card_that_somebody_holds_is_not_reset_though_nvidia_smi_names_nobody(
+    make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cards = make()
+    found = [{"pid": 7, "name": "python3", "devices": ["nvidia0"]}]
+    monkeypatch.setattr(processes, "holders", lambda: (found, None))
+    waiting = cards.apply(ecc=False)[1]
+    assert "changes only with a reset of the card or a boot" in waiting[0]
+    assert "--gpu-reset" not in cards.calls
 
 
 def test_a_card_that_somebody_uses_is_not_reset_and_its_ecc_waits_for_a_boot(make: Any) -> None:

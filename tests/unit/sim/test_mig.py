@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import mig_layout
+from ansible_collections.gpuwright.node.plugins.module_utils.base import mig_layout, processes
 from tests.sim import scenario
 from tests.sim.onnode.gpuwright_sim import mig, smi
 
@@ -73,6 +73,12 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(smi, "_persistence", lambda _gpu: "Enabled")
 
 
+@pytest.fixture(autouse=True)
+def nobody_holds_a_card(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The processes of the machine that tests run on are nobody's business here."""
+    monkeypatch.setattr(processes, "holders", lambda: ([], None))
+
+
 def test_a_bare_card_is_parted_and_the_second_time_nothing_is_done() -> None:
     cards = Cards("h100")
     assert mig_layout.apply(cards.wish("3g.40gb", "2g.20gb", "1g.10gb"), cards) == [
@@ -91,6 +97,33 @@ def test_another_layout_takes_the_old_instances_away_first() -> None:
     mig_layout.apply(cards.wish("7g.80gb"), cards)
     assert cards.there() == ["7g.80gb"]
     assert [call.split()[1] for call in cards.calls] == ["-dci", "-dgi", "-cgi"]
+
+
+@pytest.mark.parametrize(
+    ("device", "held"),
+    [("nvidia0", True), ("nvidia1", False)],
+)
+def test_a_card_that_somebody_holds_is_not_parted_anew_though_nvidia_smi_names_nobody(
+    monkeypatch: pytest.MonkeyPatch, device: str, *, held: bool
+) -> None:
+    found = [{"pid": 7, "name": "python3", "devices": [device, "nvidia-uvm"]}]
+    monkeypatch.setattr(processes, "holders", lambda: (found, None))
+    cards = Cards("h100", "h100")
+    if held:
+        with pytest.raises(mig_layout.LayoutError, match=r"computes \(python3 \(pid 7\)\)") as refused:
+            mig_layout.apply(cards.wish("7g.80gb"), cards)
+        assert (refused.value.status, cards.calls) == (mig_layout.BUSY, [])
+    else:
+        mig_layout.apply(cards.wish("7g.80gb"), cards)
+        assert cards.there() == ["7g.80gb"]
+
+
+def test_a_card_is_not_parted_where_nobody_can_tell_who_holds_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "holders", lambda: ([], "the open files of 2 processes could not be read"))
+    cards = Cards("h100")
+    with pytest.raises(mig_layout.LayoutError, match="the open files of 2 processes"):
+        mig_layout.apply(cards.wish("7g.80gb"), cards)
+    assert cards.calls == []
 
 
 def test_only_the_named_card_is_changed() -> None:

@@ -413,6 +413,13 @@ def test_no_second_nvidia_smi_is_begun_beside_one_that_the_kernel_holds(monkeypa
     assert watching.run_unless_held(["/bin/true"]).ok
 
 
+def test_a_card_that_sleeps_is_not_woken_by_the_watch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(card_sample, "asleep", lambda: True)
+    found = watching.run_unless_held(["/usr/bin/nvidia-smi", "-q", "-x"])
+    assert (found.rc, found.error) == (None, card_sample.ASLEEP)
+    assert watching.run_unless_held(["/bin/true"]).ok
+
+
 # --- the metrics --------------------------------------------------------------------------------------------------------
 
 

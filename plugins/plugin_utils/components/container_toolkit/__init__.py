@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 
 from ...model import sections
 from ...model.errors import StepRefused
+from ...model.in_use import Disturbance
 from ...model.plan import Plan, Removes
 from ...model.stack import Stack
 from ...wish import Wish
+from .. import busy
 from ..base import (
     Component,
     Context,
@@ -32,6 +34,9 @@ if TYPE_CHECKING:
 NAME = "container_toolkit"
 #: What its role changes.
 TOUCHES = frozenset({"packages", "services"})
+#: Packages whose scripts restart an engine.
+_DOCKERS = ("docker.io", "docker-ce", "moby-engine")
+_CONTAINERDS = ("containerd", "containerd.io", "moby-containerd")
 
 
 def wanted(context: Context) -> bool:
@@ -177,6 +182,19 @@ def _removes(facts: Facts, _files: Sequence[str]) -> Removes:
     }
 
 
+def disturbs(context: Context, plan: Plan) -> list[Disturbance]:
+    """The engines, where packages of theirs that are there move on, whoever needs that: their scripts restart them."""
+    moved = [row["name"] for row in plan["install"] if row["name"] in context.installed]
+    because = "{} moves to another version, which restarts it"
+    return [
+        Disturbance(f"nothing to run in {title}", because.format(name), use(context.facts))
+        for name, title, use in (
+            *((name, "Docker", busy.docker) for name in moved if name in _DOCKERS),
+            *((name, "containerd", busy.containerd) for name in moved if name in _CONTAINERDS),
+        )
+    ]
+
+
 def refuse(context: Context, _plan: Plan) -> None:
     """Raise StepRefused where the engine's configuration cannot be added to: before the driver changes, not after."""
     engine = engines.daemon(context)
@@ -196,6 +214,7 @@ COMPONENT = Component(
     units=(cdi.LINKS,),
     steps=work.STEPS,
     refuse=refuse,
+    disturbs=disturbs,
     version_prefixes=version_prefixes,
     versioned=toolkit_packages,
     security="container-toolkit",

@@ -43,6 +43,9 @@ ConditionPathExists=/usr/bin/nvidia-ctk
 
 [Service]
 Type=oneshot
+# A card that hangs must not keep the engines, which wait for this unit, from starting; a oneshot has no limit of its own.
+TimeoutStartSec=60
+TimeoutStopSec=10
 ExecStart=-/usr/bin/nvidia-ctk system create-dev-char-symlinks --create-all
 
 [Install]

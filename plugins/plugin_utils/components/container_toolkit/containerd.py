@@ -34,8 +34,6 @@ DIRECTORY = "/etc/containerd/conf.d"
 DROP_IN = f"{DIRECTORY}/99-gpuwright.toml"
 SERVICE = "containerd.service"
 PROGRAM = "/usr/bin/nvidia-container-runtime"
-#: Each running container has one of these, whoever started it. The name is cut where the kernel cuts it.
-RUNNING = ("pgrep", "-x", "containerd-shim")
 _VALIDATE = "containerd --config %s config dump"
 #: The section of what serves Kubernetes, by the version of the configuration (containerd/containerd, docs/cri/config.md).
 _SECTIONS = {1: "cri", 2: "io.containerd.grpc.v1.cri"}
@@ -146,7 +144,6 @@ def given_back(facts: Facts) -> GivenBack | None:
         "patterns": list(toml.PATTERNS) if CONFIG in seen["marked"] else [],
         "absent": [DROP_IN] if DROP_IN in seen["marked"] else [],
         "unit": SERVICE,
-        "running": list(RUNNING),
         "restart": bool(seen["active"]) and not goes,
     }
 
@@ -154,7 +151,7 @@ def given_back(facts: Facts) -> GivenBack | None:
 def _main(now: str, wished: str) -> list[Merged]:
     if now == wished:
         return []
-    file: Merged = {"path": CONFIG, "content": wished, "backup": True, "validate": _VALIDATE}
+    file: Merged = {"path": CONFIG, "content": wished, "validate": _VALIDATE}
     return [file if now else {**file, "mode": "0644"}]
 
 

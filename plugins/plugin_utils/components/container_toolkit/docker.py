@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Docker, Facts
 
 SERVICE = "docker.service"
-RUNNING = ("docker", "ps", "--quiet")
 #: What Docker's configuration must hold; the rest of it is the host's own.
 _RUNTIMES: Table = {"runtimes": {"nvidia": {"path": "nvidia-container-runtime", "args": []}}}
 _DEFAULT_RUNTIME: Table = {"default-runtime": "nvidia"}
@@ -131,7 +130,7 @@ def files(context: Context, *, check: bool) -> list[Merged]:
     wished = with_runtime(base, settings(context))
     if wished == _now(context.facts) or (check and not docker["installed"]):
         return []
-    file: Merged = {"path": DAEMON_JSON, "content": json.dumps(wished, indent=4) + "\n", "backup": True}
+    file: Merged = {"path": DAEMON_JSON, "content": json.dumps(wished, indent=4) + "\n"}
     if docker["daemon_json"] is None:
         file["mode"] = "0644"
     if numeric_version.at_least(docker["version"] or "0", _VALIDATES):

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 class Daemon:
     """An engine with a daemon.
 
-    title: for a person. config: the file that it is configured by, files: all that are written of it, service: its unit, running: the
-    program that lists what runs in it. seen: its part of the facts. findings: what its configuration lacks. refusal: why nothing can be put
+    title: for a person. config: the file that it is configured by, files: all that are written of it, service: its unit. seen: its
+    part of the facts. findings: what its configuration lacks. refusal: why nothing can be put
     into it. sealed: the files of it that a seal records. left_behind: what is to be taken back where the engine is another one.
     """
 
@@ -30,7 +30,6 @@ class Daemon:
     config: str
     files: Sequence[str]
     service: str
-    running: Sequence[str]
     seen: Callable[[Facts], Docker | Containerd]
     findings: Callable[[Context], list[Finding]]
     refusal: Callable[[Facts], str | None]
@@ -44,7 +43,6 @@ _DAEMONS: Mapping[str, Daemon] = {
         DAEMON_JSON,
         (DAEMON_JSON,),
         docker.SERVICE,
-        docker.RUNNING,
         seen=lambda facts: facts["containers"]["docker"],
         findings=docker.findings,
         refusal=docker.refusal,
@@ -56,7 +54,6 @@ _DAEMONS: Mapping[str, Daemon] = {
         containerd.CONFIG,
         (containerd.CONFIG, containerd.DROP_IN),
         containerd.SERVICE,
-        containerd.RUNNING,
         seen=lambda facts: facts["containers"]["containerd"],
         findings=containerd.findings,
         refusal=containerd.refusal,

@@ -49,14 +49,13 @@ class Place(TypedDict):
 
 
 class Merged(TypedDict, total=False):
-    """A file to write. Without ``mode`` it keeps its own. ``backup``: what was there is kept beside it.
+    """A file to write. Without ``mode`` one is there, and keeps its own.
     ``validate``: a command that says whether the content is right, as Ansible's modules take it.
     """
 
     path: str
     content: str
     mode: str
-    backup: bool
     validate: str
 
 
@@ -74,31 +73,20 @@ class Given(TypedDict, total=False):
     content: str
 
 
-class Ending(TypedDict):
-    """The state that an engine is brought to, None where it stays as it is. ``left``: it has not read its configuration, and its restart is
-    left to a person.
-    """
-
-    state: str | None
-    left: bool
-
-
 class Engine(TypedDict):
-    """An engine whose configuration is looked after: for a person (``title``, ``config``, ``unit``), and the program that lists what runs
-    in it (``running``).
+    """An engine whose configuration is looked after: ``title`` and ``config`` for a person, ``unit`` without its ending.
 
-    ``asks``: it has not read its configuration, so that it matters whether containers run. ``idle`` and ``busy``: how it ends where none
-    does, and where some do. ``enabled``: whether it is to start at boot; None where that stays as it is.
+    ``enabled``: whether it is to start at boot, and ``state``: the one that it is brought to; None where that stays as it is.
+    ``left``: it has not read its configuration, and its restart is left to a person; ``why``, where something runs in it.
     """
 
     title: str
     config: str
     unit: str
-    running: list[str]
-    asks: bool
     enabled: bool | None
-    idle: Ending
-    busy: Ending
+    state: str | None
+    left: bool
+    why: str
 
 
 class Installed(TypedDict):

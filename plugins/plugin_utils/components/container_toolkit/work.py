@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, cast
 
@@ -13,11 +13,11 @@ from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
 from ...model.errors import StepRefused
 from ...model.plan import Plan
 from ...wish.reading import is_yes
-from .. import package_calls
+from .. import busy, package_calls
 from ..base import Context, Step, repository_names
 from ..daemon_json import GivenBack, given_back
 from . import cdi, containerd, docker, engines, images, rootless
-from .shape import Ending, Engine, Given, Installed, Merged, Place, Toolkit
+from .shape import Engine, Given, Installed, Kept, Merged, Place, Toolkit
 from .sources import sources
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def installed(context: Context, plan: Plan) -> Installed:
     own, back = cdi.written(context), _given_back(context)
     setting = [file["path"] for file in own if file["path"] == cdi.SETTING]
     files = [*merged, *(Merged(path=each["path"], content=each["content"]) for each in back["files"])]
-    kept = docker.kept(context, merged)
+    kept = [*docker.kept(context, merged), *_before(files)]
     absent = [*([] if setting else [cdi.SETTING]), *_gone(context, merged), *back["absent"]]
     placed = [*(each["dest"] for each in kept), *(file["path"] for file in files), *setting]
     changed = {each["dest"] for each in back["put_back"]} | {each["path"] for each in files} | set(absent)
@@ -64,11 +64,17 @@ def installed(context: Context, plan: Plan) -> Installed:
         "absent": absent,
         "directory": None if setting else _directory(cdi.SETTING),
         "engines": [
-            *([_engine(context, engine, changed, wished=True)] if engine else []),
-            *(_engine(context, each, changed, wished=False) for each in engines.left(context)),
+            *([_engine(context, plan, engine, changed, wished=True)] if engine else []),
+            *(_engine(context, plan, each, changed, wished=False) for each in engines.left(context)),
         ],
         "units": cdi.units(context, check=bool(given.get("check"))),
     }
+
+
+def _before(files: Iterable[Merged]) -> list[Kept]:
+    """Each file as it is before it is written, the last time alone: by one name, which goes with everything else of ours."""
+    there = (file["path"] for file in files if "mode" not in file)
+    return [{"src": path, "dest": f"{paths.BACKUP}{path}.before"} for path in there]
 
 
 STEPS: Mapping[str, Step] = {"begin": begin, "installed": installed}
@@ -135,26 +141,24 @@ def _directory(path: str) -> str:
     return str(PurePosixPath(path).parent)
 
 
-def _engine(context: Context, engine: engines.Daemon, changed: Container[str], *, wished: bool) -> Engine:
+def _engine(context: Context, plan: Plan, engine: engines.Daemon, changed: Container[str], *, wished: bool) -> Engine:
     """An engine, and how it ends: one that is wished enabled, and started where it does not run. ``changed``: what is written or goes."""
     seen = engine.seen(context.facts)
     writes = any(path in changed for path in engine.files)
     stale = bool(seen["active"] and (writes or seen["config_loaded"] is False))
-    restart = context.variables.get("container_toolkit", {}).get("container_toolkit_restart_docker", "auto")
-    always = is_yes(restart)
+    wish = context.variables.get("container_toolkit", {}).get("container_toolkit_restart_docker", "auto")
+    unit = engine.service.removesuffix(".service")
+    # The last look before the restart: the files are written between the two.
+    restart = busy.restart(context.facts, plan, unit)
+    may = is_yes(wish) or (wish == "auto" and restart["may"])
     runs = wished and seen["installed"]
+    left = stale and not may
     return {
         "title": engine.title,
         "config": engine.config,
-        "unit": engine.service.removesuffix(".service"),
-        "running": list(engine.running),
-        "asks": stale,
+        "unit": unit,
         "enabled": True if runs else None,
-        "idle": _ending(stale=stale, runs=runs, may_restart=always or restart == "auto"),
-        "busy": _ending(stale=stale, runs=runs, may_restart=always),
+        "state": "restarted" if stale and may else "started" if runs else None,
+        "left": left,
+        "why": restart["why"] if left else "",
     }
-
-
-def _ending(*, stale: bool, runs: bool, may_restart: bool) -> Ending:
-    state = "restarted" if stale and may_restart else "started" if runs else None
-    return {"state": state, "left": stale and not may_restart}

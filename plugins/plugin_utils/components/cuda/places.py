@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, TypedDict, cast
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
 
+from ...model import sections
 from ...model.errors import StepRefused
 from ...model.plan import Removes
 from ...model.work import File
@@ -220,16 +221,25 @@ def refuse(context: Context) -> None:
 
 
 def former(facts: Facts) -> list[str]:
-    """The command that leads /usr/local/cuda where it led before; nothing where that is done, or where that toolkit is gone."""
+    """The command that leads /usr/local/cuda where it led before; nothing where that is done, where that toolkit is gone, or where somebody
+    led it elsewhere since.
+    """
     seen = facts["cuda"]["default"]
     before = seen["before"]
-    if before is None:
+    if before is None or _led_since(facts):
         return []
     if not before["manual"]:
         return [_PROGRAM, "--auto", ALTERNATIVE] if seen["manual"] else []
     path = before["path"]
     is_right = path == seen["path"] and seen["manual"]
     return [_PROGRAM, "--set", ALTERNATIVE, path] if path in seen["registered"] and path and not is_right else []
+
+
+def _led_since(facts: Facts) -> bool:
+    """Whether somebody led it elsewhere than the seal says that it was led here."""
+    sealed = cast("Sequence[CudaToolkit]", sections.sealed_stack(facts, "cuda"))
+    ours = [toolkit["path"] for toolkit in sealed if toolkit.get("default")]
+    return bool(ours) and facts["cuda"]["default"]["path"] not in ours
 
 
 def take_back(facts: Facts) -> list[Finding]:

@@ -40,7 +40,7 @@ from ..base import (
     repository_names,
 )
 from . import files, judgement
-from .files import Admin, Copied, Secret, Written
+from .files import Admin, Copied, Private, Secret, Written
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
@@ -65,6 +65,7 @@ class Work(TypedDict):
     repositories: list[str]
     packages: list[PackageCall]
     secrets: list[Secret]
+    private: list[Private]
     copied: list[Copied]
     files: list[Written]
     admin: Admin | None
@@ -184,6 +185,7 @@ def begin(context: Context, plan: Plan) -> Work:
         "repositories": repository_names(context, _SOURCES),
         "packages": [package_calls.call(context, plan, server["packages"])] if missing else [],
         "secrets": list(files.secrets(server)),
+        "private": [files.private(server)],
         "copied": files.copied(),
         "files": files.texts(server),
         "admin": files.admin(server),

@@ -104,40 +104,49 @@ def configuration(wish: Wish) -> str:
     return _HEAD + text
 
 
+#: What a quick check finds of a fault that has an alert of its own: checks by the alert that explains them, on the same machine.
+_EXPLAINS: Mapping[str, Sequence[str]] = {
+    "GpuLost": ("gpu.lost", "gpu.count", "gpu.on_bus", "gpu.readable", "smi.runs", "smi.readable", "kernel.xid"),
+    "GpuEccUncorrectable": (
+        "ecc.volatile_unc",
+        "ecc.mig_unc",
+        "remap.uncorrectable",
+        "remap.pending",
+        "pages.pending",
+        "kernel.xid",
+    ),
+    "GpuRowRemapFailed": ("remap.failure", "ecc.unrepairable_memory", "repair.memory", "kernel.xid"),
+    "GpuXidCritical": ("kernel.xid", "gpu.reset_required", "gpu.drain_recommended", "gpu.recovery_action"),
+    "NvlinkDown": ("kernel.xid", "kernel.sxid", "fabric.health"),
+    "FabricManagerDown": ("fabric.state", "fabric.status", "fabric.health", "fabricmanager.version"),
+    "DriverLibraryMismatch": ("smi.runs", "driver.version_match"),
+}
+
+
 def inhibitions() -> list[Document]:
-    """Return which alert silences which: the cause the consequence, on the same machine or card."""
+    """Return which alert silences which: the cause the consequence, on the same machine or card, and nothing that it does not explain."""
     return [
         _silences(["ManyNodesGone"], ["NodeGone"], []),
         _silences(["NodeGone"], None, ["host"]),
         _silences(["GpuLost"], ["NvlinkDown"], ["host"]),
         _silences(["FabricManagerDown"], ["NvlinkDown"], ["host"]),
-        _silences(["DriverLibraryMismatch"], ["ExporterGone", "ProofNotPass", "CheckFailed"], ["host"]),
-        # What a quick check finds of a fault that has an alert of its own.
-        _silences(
-            [
-                "GpuLost",
-                "GpuEccUncorrectable",
-                "GpuRowRemapFailed",
-                "GpuXidCritical",
-                "NvlinkDown",
-                "FabricManagerDown",
-                "DiskFull",
-            ],
-            ["CheckFailed", "ProofNotPass"],
-            ["host"],
-        ),
+        _silences(["DriverLibraryMismatch"], ["ExporterGone"], ["host"]),
+        _silences(list(_EXPLAINS), ["ProofNotPass"], ["host"]),
+        *(_silences([alert], ["CheckFailed"], ["host"], checks) for alert, checks in _EXPLAINS.items()),
         _silences(["GpuRowRemapFailed"], ["GpuRowRemapPending"], ["host", "gpu"]),
         _silences(["GpuHot", "GpuPowerBrake"], ["GpuThermalThrottle"], ["host", "gpu"]),
         _silences(["DiskFull"], ["DiskFilling"], ["host", "mountpoint"]),
     ]
 
 
-def _silences(sources: Sequence[str], targets: Sequence[str] | None, equal: Sequence[str]) -> Document:
-    """One rule; None are all alerts but the source itself."""
+def _silences(
+    sources: Sequence[str], targets: Sequence[str] | None, equal: Sequence[str], checks: Sequence[str] = ()
+) -> Document:
+    """One rule; None are all alerts but the source itself. ``checks``: of an alert of a check these alone."""
     target = f'alertname=~"{"|".join(targets)}"' if targets else f'alertname!~"{"|".join(sources)}"'
     return {
         "source_matchers": [f'alertname=~"{"|".join(sources)}"'],
-        "target_matchers": [target],
+        "target_matchers": [target, *([f'check=~"{"|".join(checks)}"'] if checks else [])],
         **({"equal": list(equal)} if equal else {}),
     }
 

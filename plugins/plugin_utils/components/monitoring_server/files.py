@@ -22,7 +22,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.observe.monitoring_
 )
 
 from ...model.monitoring_server import Grafana, MonitoringServer, Receiver
-from ...model.work import File
+from ...model.work import Blank, File
 from ...monitoring.alerts import SEVERITIES
 from . import alertmanager, prometheus, provisioning
 
@@ -52,6 +52,12 @@ class Written(File, total=False):
 
     group: str
     validate: str
+
+
+class Private(Written):
+    """A file that only its group reads, since what comes in the places of its marks is a secret."""
+
+    secrets: list[Blank]
 
 
 class Copied(TypedDict, total=False):
@@ -108,7 +114,7 @@ def paths(server: MonitoringServer) -> list[str]:
         *(secret["path"] for secret in secrets(server)),
         *([ADMINS_PASSWORD] if server["grafana"] else []),
         *(each["dest"] for each in copied()),
-        *(each["path"] for each in texts(server)),
+        *(each["path"] for each in (private(server), *texts(server))),
     ]
 
 
@@ -178,14 +184,30 @@ def texts(server: MonitoringServer) -> list[Written]:
             mode="0644",
             validate="promtool check config %s",
         ),
-        Written(
-            path=ALERTMANAGER.configuration,
-            content=alertmanager.configuration(_told(server["receivers"])),
-            mode="0644",
-            validate="amtool check-config %s",
-        ),
         *(_provisions(server) if server["grafana"] else ()),
     ]
+
+
+def private(server: MonitoringServer) -> Private:
+    """Alertmanager's configuration: the address of a webhook is a secret, and releases before 0.26 take it from no other file."""
+    blanks: list[Blank] = [
+        {"mark": _mark(each["name"]), "keys": ["receivers", each["name"], "webhook", "url"]}
+        for each in server["receivers"]
+        if each["kind"] == "webhook"
+    ]
+    return Private(
+        path=ALERTMANAGER.configuration,
+        content=alertmanager.configuration(_told(server["receivers"])),
+        mode="0640",
+        group=_GROUP,
+        validate="amtool check-config %s",
+        secrets=blanks,
+    )
+
+
+def _mark(name: str) -> str:
+    """YAML has it in quotes, which no address may have in it."""
+    return f"@{name}@"
 
 
 def _provisions(server: MonitoringServer) -> Iterator[Written]:
@@ -219,7 +241,7 @@ def _receiver(receiver: Receiver) -> alertmanager.Receiver:
         )
     if receiver["kind"] == "slack":
         return alertmanager.Slack(url_file=file, channel=receiver["channel"])
-    return alertmanager.Webhook(url=receiver["url"], token_file=file)
+    return alertmanager.Webhook(url=_mark(receiver["name"]), token_file=file)
 
 
 def secrets(server: MonitoringServer) -> Iterator[Secret]:

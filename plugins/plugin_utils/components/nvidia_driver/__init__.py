@@ -12,6 +12,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.base.numeric_versio
 
 from ...model import index_answer, sections
 from ...model.errors import StepRefused
+from ...model.in_use import Disturbance
 from ...resolver import systems
 from ...rules import Rules
 from ...wish import Wish
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.index import PackageIndex
     from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverStack
 
-    from ...model.plan import Brings, Plan
+    from ...model.plan import Brings, Change, Plan
     from ...model.stack import Stack
 
 
@@ -157,6 +158,11 @@ def reboot_reason(context: Context) -> str | None:
     if context.facts["driver"]["loaded_version"] is None and kernel["running"] != kernel["next"]:
         return f"kernel {kernel['running']} runs, and the module is made for {kernel['next']}, which boots next"
     return None
+
+
+def may_boot(context: Context) -> bool:
+    """Whether the machine may be rebooted when the driver needs it."""
+    return bool(context.variables.get(NAME, {}).get("nvidia_driver_reboot", True))
 
 
 def _loaded_is_stale(context: Context) -> bool:
@@ -381,11 +387,10 @@ def _static_reason(context: Context) -> str | None:
 
 
 def refuse(context: Context, plan: Plan) -> None:
-    """Raise StepRefused where the driver is to be replaced: under running work, by a file without a checksum, or for a kernel that does not
-    boot next any more. One that is adopted or as it was is not replaced.
+    """Raise StepRefused where the driver is to be replaced by a file without a checksum, or for a kernel that does not boot next any
+    more.
     """
-    stays = ("adopt", "configure")
-    changes = [row for row in plan["changes"] if row["component"] == "nvidia_driver" and row["action"] not in stays]
+    changes = _replacing(plan)
     kernel = sections.another_kernel(context.facts, plan["brings"]) if changes else None
     if kernel and plan["brings"]:
         raise StepRefused(
@@ -399,10 +404,22 @@ def refuse(context: Context, plan: Plan) -> None:
             f"Expected a checksum of the driver's file, because it has to be run again ({'; '.join(row['reason'] for row in changes)}). "
             "Found none in the rules and none given. What to do: set nvidia_driver_runfile_sha256."
         )
-    processes = busy.computing(context)
-    allowed = (context.variables.get("nvidia_driver") or {}).get("nvidia_driver_allow_busy")
-    if changes and processes and not allowed:
-        raise busy.refusal("the driver changes", processes, ", or set nvidia_driver_allow_busy to true")
+
+
+def disturbs(context: Context, plan: Plan) -> list[Disturbance]:
+    """The cards, where the driver is replaced or goes, or the fabric manager is restarted."""
+    if _replacing(plan):
+        return [Disturbance("idle cards", "the driver changes", busy.cards(context.facts))]
+    driver = context.stack.get("driver")
+    if driver and NAME in plan["components"] and fabric.restarts(context, driver):
+        return [Disturbance("idle cards", f"{fabric.MANAGER} is restarted", busy.cards(context.facts))]
+    return []
+
+
+def _replacing(plan: Plan) -> list[Change]:
+    """The changes that replace the driver: one that is adopted or as it was is not replaced."""
+    stays = ("adopt", "configure")
+    return [row for row in plan["changes"] if row["component"] == NAME and row["action"] not in stays]
 
 
 def demands(stack: Stack, _wish: Wish) -> list[Demand]:
@@ -485,6 +502,7 @@ COMPONENT = Component(
     touches=TOUCHES,
     units=(places.PERSISTENCE_KEEPER,),
     refuse=refuse,
+    disturbs=disturbs,
     versioned=_versioned,
     members=members,
     security="driver",

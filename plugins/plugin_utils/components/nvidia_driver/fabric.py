@@ -53,6 +53,13 @@ def services(context: Context, driver: DriverStack) -> list[str]:
     return [name for name in part(driver)["services"] if context.runs_here]
 
 
+def restarts(context: Context, driver: DriverStack) -> bool:
+    """Whether the fabric manager is restarted: its program was replaced under it, so that what runs is of another version."""
+    return bool(
+        MANAGER in services(context, driver) and _driver_runs(context) and context.facts["fabric"]["manager_stale"]
+    )
+
+
 def _version_findings(context: Context, driver: DriverStack) -> list[Finding]:
     wished = context.facts["driver"]["user_version"]
     wrong = [

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypedDict, cast
 
 from ...model import sections
 from ...model.plan import Plan
+from .. import busy
 from ..base import Context
 from . import driver_module, fabric, kernels, places, runfile, version_hold
 
@@ -246,6 +247,8 @@ def _fabric(context: Context, plan: Plan, driver: DriverStack) -> Fabric | None:
     if not (wished or services):
         return None
     running = driver_module.runs(context, plan)
+    # What began to compute since the plan was made is not ended: the next run finds the manager as this one did.
+    stale = bool(seen["manager_stale"]) and (plan["allow_busy"] or busy.cards(context.facts).state == "idle")
     names = [name.replace(fabric.PEERMEM, seen["peermem_module"] or fabric.PEERMEM) for name in wished]
     late = [name for name in names if _loaded_as(name) not in seen["modules_loaded"]]
     return {
@@ -253,7 +256,7 @@ def _fabric(context: Context, plan: Plan, driver: DriverStack) -> Fabric | None:
         "peermem_missing": fabric.PEERMEM in wished and not seen["peermem_module"],
         "kernel": context.facts["kernel"]["next"],
         "modules": late if running else [],
-        "services": [_service(name, running=running, stale=bool(seen["manager_stale"])) for name in services],
+        "services": [_service(name, running=running, stale=stale) for name in services],
         "names": " and ".join(services),
         "driver": driver_module.version(context.facts) or "?",
     }
