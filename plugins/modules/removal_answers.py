@@ -112,7 +112,7 @@ def main() -> None:
         answers=[removal_answers.asked(host, command) for command in given["commands"]],
         there=[removal_answers.looked(host, path) for path in given["there"]],
         aside=removal_answers.aside(host),
-        **removal_answers.trial(given["rpms"], given["timeout"]),
+        **removal_answers.trial(given["rpms"]),
     )
 
 

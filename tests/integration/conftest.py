@@ -36,6 +36,7 @@ _KEEP = bool(os.environ.get("GPUWRIGHT_SIM_KEEP"))
 #: Files whose tests take longest together: they begin first, so that no process of pytest is left alone with one at the end.
 _LONGEST = (
     "test_metal.py",
+    "test_stranger.py",
     "test_kernel_update.py",
     "test_life_debian.py",
     "test_random_cuts.py",

@@ -187,5 +187,5 @@ class Locks(RuleBasedStateMachine):
             assert [lock["owner"]] == [*self.programs]
 
 
-Locks.TestCase.settings = settings(max_examples=settings().max_examples // 2, stateful_step_count=40)
+Locks.TestCase.settings = settings(max_examples=settings().max_examples // 4, stateful_step_count=40)
 TestLocks = Locks.TestCase

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from datetime import date
 from typing import Any
 
-from hypothesis import assume, event, given
+from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import Context
@@ -292,6 +292,7 @@ def test_nothing_goes_that_is_not_ours_or_while_what_decides_it_is_unknown(node:
     assert ([] if work is None else list(faults(node, plan, work))) == []
 
 
+@settings(max_examples=settings().max_examples // 8)
 @given(machines())
 def test_a_record_that_nobody_could_read_changes_nothing_and_proves_nothing(node: Node) -> None:
     facts = copy.deepcopy(node.facts)
@@ -301,6 +302,7 @@ def test_a_record_that_nobody_could_read_changes_nothing_and_proves_nothing(node
     assert [check["status"] for check in plan["checks"]] == ["incomplete"]
 
 
+@settings(max_examples=settings().max_examples // 2)
 @given(machines(known=True))
 def test_where_all_is_known_and_empty_what_was_brought_goes(node: Node) -> None:
     """Without this the first property would hold for a role that does nothing."""

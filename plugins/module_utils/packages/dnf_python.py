@@ -49,10 +49,10 @@ def python_of_dnf(runner: Callable[..., Result], timeout: float) -> str | None:
     return None
 
 
-def tried(installation: Mapping[str, object], runner: Callable[..., Result] = run_module.run) -> Outcome:
-    """What installing ``specs`` would do, as :func:`carry_out` answers; nothing is changed."""
+def tried(transaction: Mapping[str, object], runner: Callable[..., Result] = run_module.run) -> Outcome:
+    """What a transaction would do, as :func:`carry_out` answers; nothing is changed. What it does not name stays as it is."""
     nothing: dict[str, object] = {"install": {}, "files": {}, "remove": [], "streams": {}}
-    return carry_out({**nothing, **installation, "trial": True}, _TRIAL_SECONDS, runner)
+    return carry_out({**nothing, **transaction, "trial": True}, _TRIAL_SECONDS, runner)
 
 
 def carry_out(

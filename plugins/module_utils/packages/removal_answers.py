@@ -74,12 +74,11 @@ def looked(host: Host, path: str) -> Looked:
     return {"item": path, "stat": {"exists": host.exists(path) or host.link(path) is not None}}
 
 
-def trial(rpms: Sequence[str], timeout: float) -> Trial:
+def trial(rpms: Sequence[str]) -> Trial:
     """The removal in dnf, tried without doing it."""
     if not rpms:
         return {"others": [], "untried": None}
-    given = {"install": {}, "files": {}, "remove": list(rpms), "streams": {}, "trial": True}
-    answer = dnf_python.carry_out(given, timeout)
+    answer = dnf_python.tried({"remove": list(rpms)})
     others = list(answer.get("others") or ())
     reason = answer.get("failed") or answer.get("refused")
     return {"others": others, "untried": None if others else reason}

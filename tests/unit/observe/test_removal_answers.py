@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+import re
 from typing import Any
 
 import pytest
@@ -10,7 +12,12 @@ import pytest
 from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.base.run import Result
-from ansible_collections.gpuwright.node.plugins.module_utils.packages import dnf_python, removal_answers, sources
+from ansible_collections.gpuwright.node.plugins.module_utils.packages import (
+    dnf_exactly,
+    dnf_python,
+    removal_answers,
+    sources,
+)
 from ansible_collections.gpuwright.node.plugins.modules import removal_answers as module
 from ansible_collections.gpuwright.node.plugins.plugin_utils import gate
 from tests.unit.modules import run_module
@@ -55,14 +62,17 @@ def test_a_link_that_leads_nowhere_is_there(tree: Tree) -> None:
 def test_dnf_tries_a_removal(outcome: Any, found: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
 
-    def carry_out(given: Any, _timeout: float) -> Any:
+    def carry_out(given: Any, *_others: object) -> Any:
         asked.append(given)
         return outcome
 
     monkeypatch.setattr(dnf_python, "carry_out", carry_out)
-    assert removal_answers.trial(["a"], 1) == found
+    assert removal_answers.trial(["a"]) == found
     assert [(each["remove"], each["trial"]) for each in asked] == [(["a"], True)]
-    assert removal_answers.trial([], 1) == {"others": [], "untried": None}
+    needed = set(re.findall(r'given\["(\w+)"\]', inspect.getsource(dnf_exactly)))
+    assert needed
+    assert needed <= asked[0].keys(), "the program that dnf's Python runs reads more"
+    assert removal_answers.trial([]) == {"others": [], "untried": None}
     assert len(asked) == 1
 
 
