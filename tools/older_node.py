@@ -29,6 +29,7 @@ from tests.sim import engine, node
 NODE = "older"
 SCENARIO = "two-h100"
 WISH = ("-e", "frameworks_selected=['pytorch']")
+LOCK = "/run/gpuwright/lock.json"
 #: Where a run writes what is no state of the machine: gpuwright's records, Ansible's own, logs, and apt's copies of the indexes.
 RECORDS = (
     "/var/lib/gpuwright/",
@@ -145,6 +146,8 @@ def cut_off(old: Side, new: Side) -> list[str]:
             return ["the older state's run ended before it could be cut off"]
         time.sleep(0.1)
     snapshot.cut_off(NODE, process)
+    # A lock that says of no process who it is belongs to somebody until a person says otherwise, as the refusal has it.
+    node.shell(NODE, f"grep -q renewed {LOCK} || rm -f {LOCK}")
     entry = new.run("up", "--yes", *WISH)
     say(f"cut off: up did {[change['component'] for change in entry['changes']]}, ended {entry['verdict']}")
     left = node.shell(NODE, "dpkg --audit").strip()

@@ -127,7 +127,7 @@ def main() -> None:
     )
     given = dict(module.params)
     try:
-        asked = {**given, "trial": module.check_mode, "comment": ""}
+        asked = {**given, "trial": module.check_mode}
         answer = carried_out(list(given["install"]), asked, given["timeout"])
     except seals.SealError as exc:
         module.fail_json(msg=str(exc))

@@ -326,7 +326,12 @@ def of_others(paths: Sequence[str]) -> Optional[Check]:
 def choose(gpu: Card, watch: load_watch.Watch, params: Options) -> Choice:
     """Whether a card is loaded: as a whole, or each of its instances."""
     card = load_watch.identity(gpu)
-    instances = watch.instances().get(card, []) if gpu["mig"]["current"] else []
+    listed = watch.instances().get(card) if gpu["mig"]["current"] else []
+    if listed is None:
+        reason = "MIG is on, and nvidia-smi -L does not list the card: it is not known what can compute on it"
+        unknown = checks.incomplete("load.runs", reason, gpu=smi_judge.label(gpu), remedy="run nvidia-smi -L by hand")
+        return Choice(gpu, [], unknown)
+    instances = listed
     left = load_judge.judge_free(gpu, instances, params["busy"])
     if left is not None:
         return Choice(gpu, [], left)

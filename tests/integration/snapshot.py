@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import getpass
 import gzip
 import os
-import platform
 import re
 import signal
 import subprocess
@@ -14,6 +12,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from ansible_collections.gpuwright.node.plugins.plugin_utils.actions import owner
 from tests.sim import settings
 
 #: Places whose content is no state of the machine that a plan could change, each with the reason.
@@ -150,7 +149,7 @@ def journal_cursor(node: str) -> str:
 
 def living_owner() -> str:
     """A lock's owner as a run of this very controller names itself, of a process that lives: this one."""
-    return f"{getpass.getuser()}@{platform.node()}:{os.getpid()}"
+    return owner.of_process(os.getpid())
 
 
 def cut_off(node: str, process: subprocess.Popen[bytes]) -> str:

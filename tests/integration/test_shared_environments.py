@@ -90,6 +90,25 @@ def test_what_the_project_asks_anew_is_built_and_a_clash_is_refused(
     assert "lacks pandas>=3" in change["reason"]
 
 
+def test_rollback_returns_to_a_build_in_which_only_packages_of_the_project_differ(
+    machine: Node, wants: list[str], tmp_path: Path
+) -> None:
+    later = tmp_path / "requirements.txt"
+    later.write_text("torch>=2.14\npandas>=3\n")
+    moved = [f"project@research={later}" if word.startswith("project@") else word for word in wants]
+    done = machine.up(*moved)
+    assert done.code == 0, str(done)
+    assert packages(machine)["pandas"] == "3.0.1"
+    back = machine.run("rollback", "--yes", *moved)
+    assert back.code == 0, str(back)
+    (change,) = [row for row in back.host["changes"] if row["component"] == "frameworks"]
+    assert (change["action"], "pandas 2.3.3 instead of 3.0.1" in change["reason"]) == ("return", True), change
+    assert packages(machine)["pandas"] == "2.3.3"
+    again = machine.up(*moved)
+    assert (again.code, again.host["changes"]) == (0, []), str(again)
+    assert packages(machine)["pandas"] == "2.3.3"
+
+
 def test_all_of_it_goes_and_what_is_anothers_stays(machine: Node) -> None:
     done = machine.run("remove", "--yes")
     assert done.code == 0, str(done)

@@ -103,6 +103,22 @@ def test_another_release_takes_its_place_by_its_own_uninstaller(machine: Node) -
     is_tidy(machine)
 
 
+def a_toolkit_of_packages_stays(machine: Node) -> None:
+    """What somebody installs by packages after a cut is used as it is, and nothing of it goes."""
+    machine.shell(
+        "mkdir -p /tmp/deb/DEBIAN /tmp/deb/usr/local/cuda-11.8/bin;"
+        " cp /usr/local/.gpuwright-cuda-11.8/bin/nvcc /tmp/deb/usr/local/cuda-11.8/bin/;"
+        ' echo \'{"cuda": {"version": "11.8.0"}}\' > /tmp/deb/usr/local/cuda-11.8/version.json;'
+        " printf 'Package: somebodys-cuda\nVersion: 11.8.0\nArchitecture: all\nMaintainer: x\nDescription: x\n'"
+        " > /tmp/deb/DEBIAN/control; dpkg-deb --build /tmp/deb /tmp/x.deb; dpkg --install /tmp/x.deb"
+    )
+    tidied = machine.up()
+    assert [row["action"] for row in tidied.host["changes"] if row["component"] == "cuda"] == ["repair"], str(tidied)
+    assert machine.shell("dpkg --verify somebodys-cuda; ls /usr/local/cuda-11.8/bin") == "nvcc\n"
+    assert machine.shell("ls -d /usr/local/.gpuwright-* /etc/gpuwright/cuda-11.8.json 2>/dev/null || true") == ""
+    machine.shell("dpkg --purge somebodys-cuda; rm -r /tmp/deb /tmp/x.deb")
+
+
 def test_cut_off_in_the_middle_the_other_one_works_and_the_next_run_completes(machine: Node) -> None:
     wish(machine, "11.8.0")
     machine.shell(f"touch {_WAITS}")
@@ -119,9 +135,15 @@ def test_cut_off_in_the_middle_the_other_one_works_and_the_next_run_completes(ma
     assert refused.code == 1, str(refused)
     assert "Expected nothing in /usr/local/cuda-11.8" in str(refused), str(refused)
     assert machine.shell("cat /usr/local/cuda-11.8/mine; rm /usr/local/cuda-11.8/mine") == "mine\n"
+    packaged = machine.shell("command -v dpkg-deb || true") != ""
+    if packaged:
+        a_toolkit_of_packages_stays(machine)
     healed = machine.up()
     assert healed.code == 0, str(healed)
-    assert [row["action"] for row in healed.host["changes"] if row["component"] == "cuda"] == ["repair"]
+    # What the cut left went with its record when packages had brought a toolkit.
+    assert [row["action"] for row in healed.host["changes"] if row["component"] == "cuda"] == [
+        "install" if packaged else "repair"
+    ]
     works(machine, "11.8")
     assert "release 12.2," in machine.shell("/usr/local/cuda-12.2/bin/nvcc --version")
     is_tidy(machine)

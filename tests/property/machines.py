@@ -273,7 +273,8 @@ def observed(draw: st.DrawFn) -> Any:
     facts["environment"]["kind"] = draw(st.sampled_from(["bare", "bare", "bare", "vm", "container", "wsl"]))
     kernel = draw(st.sampled_from([*KERNELS, None]))
     facts["kernel"] |= {"running": kernel, "next": draw(st.sampled_from([kernel, None]))}
-    facts["display"]["nvidia_screens"] = draw(st.sampled_from([[], [{"card": "card0", "connector": "DP-1"}]]))
+    screens = [{"card": "card0", "connector": "DP-1", "bus_id": card["bus_id"]} for card in facts["pci"]["gpus"]]
+    facts["display"]["nvidia_screens"] = screens[: draw(st.sampled_from([0, 1]))]
     versions = draw(st.lists(st.sampled_from([*PYTHONS, None]), max_size=3))
     facts["python"]["interpreters"] = [{"path": "/usr/bin/python3", "version": each} for each in versions]
     facts["driver"] = draw(_drivers())

@@ -31,6 +31,8 @@ _VARIABLES = (
 _LIFE = 900
 #: Seconds that systemd has, after it says that it read its units again, to set the devices of each control group.
 _SETTLES = 2.0
+#: A row of a card, with its number, or of a part of one.
+_ROW = re.compile(r"^(?:GPU (\d{1,4}): |\s+MIG ).*\(UUID: ", re.ASCII)
 _UUID = re.compile(r"\(UUID: ((?:GPU|MIG)-[0-9A-Za-z/-]{1,100})\)", re.ASCII)
 _CONNECTS = re.compile(r"cannot connect to the docker daemon|permission denied", re.IGNORECASE)
 #: Docker 28 and Podman 4.3 of an image that is not there. What says anything else could not be asked.
@@ -82,10 +84,20 @@ def uuids(text: str) -> Set[str]:
     return set(_UUID.findall(text))
 
 
+def is_whole(text: str) -> bool:
+    """Whether a list leaves no card out: its numbers have no gap, and nothing is said in place of a row."""
+    rows = [_ROW.match(line) for line in text.splitlines() if line.strip()]
+    numbers = [int(row.group(1)) for row in rows if row and row.group(1)]
+    return all(rows) and numbers == list(range(len(numbers)))
+
+
 def prove(question: Question, runner: Runner = run.run, pause: Callable[[float], None] = time.sleep) -> List[Check]:
     """``container.cards`` of each way, and ``container.reload`` of each that works."""
     told = runner([question.smi, "-L"], timeout=question.timeout)
     host = uuids(told.out) if told.ok else set()
+    if host and not is_whole(told.out):
+        reason = "nvidia-smi of the host does not list every card, so that no container can be held against it"
+        return [checks.incomplete(CARDS, reason, evidence=_said(told), action="none", remedy="see the checks smi.*")]
     if not host:
         reason = "nvidia-smi of the host lists no card that a container could be held against"
         return [checks.incomplete(CARDS, reason, evidence=_said(told), action="none", remedy="see the checks smi.*")]

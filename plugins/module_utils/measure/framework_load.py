@@ -279,6 +279,11 @@ def choose(data: SmiData, listed: str, cards: Sequence[str], busy: bool) -> Tupl
         missing -= names
         refused = _refused(card, busy)
         mine = _of_card(card, instances)
+        if refused is None and not mine and str(card["uuid"]) not in instances:
+            reason = "MIG is on, and nvidia-smi -L does not list the card: it is not known what can compute on it"
+            refused = checks.incomplete(
+                "load.runs", reason, gpu=smi_judge.label(card), remedy="run nvidia-smi -L by hand"
+            )
         if refused is None and not mine:
             refused = checks.skipped(
                 "load.runs",

@@ -100,15 +100,18 @@ class Watch:
 
 
 def parse_instances(text: str) -> Dict[str, List[str]]:
-    """UUIDs of the MIG instances of each card by its own, as ``nvidia-smi -L`` lists them: an instance stands below its card."""
+    """UUIDs of the MIG instances of each card by its own, as ``nvidia-smi -L`` lists them: an instance stands below its card. A card that
+    is not listed is not among them.
+    """
     found: Dict[str, List[str]] = {}
     card = None
     for line in text.splitlines()[:2000]:
         begins, instance = _CARD.match(line), _INSTANCE.match(line)
         if begins:
             card = begins.group(1)
+            found[card] = []
         elif instance and card:
-            found.setdefault(card, []).append(instance.group(1))
+            found[card].append(instance.group(1))
     return found
 
 

@@ -63,7 +63,7 @@ class Transaction:
         base.conf.read()
         base.conf.install_weak_deps = False
         # What dnf's history keeps of this call.
-        base.conf.comment = self.given["comment"]
+        base.conf.comment = self.given.get("comment", "")
         base.conf.best = bool(self.given.get("specs"))
         # No kernel of anybody's goes because another one comes.
         base.conf.installonly_limit = 0
@@ -122,16 +122,19 @@ class Transaction:
         for spec in self.given.get("specs", ()):
             self.base.install(spec)
         for name in self.given.get("duplicates", ()):
-            self.mark_duplicate(sorted(installed.filter(name=name)))
+            by_arch = {}  # type: Any
+            for package in installed.filter(name=name):
+                by_arch.setdefault(package.arch, []).append(package)
+            for packages in by_arch.values():
+                self.mark_duplicate(sorted(packages))
 
     def mark_duplicate(self, packages: Any) -> None:
         """Say that of two versions of a package the older one goes, and that the newer one comes again: its scripts may not have run."""
         import dnf
 
         for package in packages[:-1]:
-            if package.arch == packages[-1].arch:
-                self.base.package_remove(package)
-                self.older.add(full(package))
+            self.base.package_remove(package)
+            self.older.add(full(package))
         with contextlib.suppress(dnf.exceptions.PackagesNotAvailableError):  # the older one goes all the same
             self.base.reinstall(str(packages[-1]))
 

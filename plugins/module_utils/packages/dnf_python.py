@@ -51,7 +51,7 @@ def python_of_dnf(runner: Callable[..., Result], timeout: float) -> str | None:
 
 def tried(transaction: Mapping[str, object], runner: Callable[..., Result] = run_module.run) -> Outcome:
     """What a transaction would do, as :func:`carry_out` answers; nothing is changed. What it does not name stays as it is."""
-    nothing: dict[str, object] = {"install": {}, "files": {}, "remove": [], "streams": {}, "comment": ""}
+    nothing: dict[str, object] = {"install": {}, "files": {}, "remove": [], "streams": {}}
     return carry_out({**nothing, **transaction, "trial": True}, _TRIAL_SECONDS, runner)
 
 

@@ -34,9 +34,9 @@ def take(host: Host, owner: str, takes_over: str | None = None, check: bool = Fa
 
     Raises SealError when another run has it, or a program of another run is still at work.
     """
+    present = seals.read_lock(host)
+    _refuse(host, present, owner, takes_over)  # also where nothing may be written
     if check:
-        present = seals.read_lock(host)
-        _refuse(host, present, owner, takes_over)
         return not _is_of(present, owner)
     with _guarded(host) as directory:
         present = seals.read_lock(host)

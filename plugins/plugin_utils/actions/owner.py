@@ -23,7 +23,11 @@ _DEAD = ("Z", "X")
 
 def of_this_run(root: Path = _ROOT) -> str:
     """The owner to write into a lock. An action runs in a child of the process that is meant."""
-    process = os.getppid()
+    return of_process(os.getppid(), root)
+
+
+def of_process(process: int, root: Path = _ROOT) -> str:
+    """A process of this controller, as the owner of a lock."""
     known = f"{getpass.getuser()}@{platform.node()}:{process}"
     where, (_state, start) = _where(root), _process(process, root)
     return f"{known}:{start}:{where}" if start and where else known

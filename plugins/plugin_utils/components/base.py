@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from .view import View
 
 
+#: How the names of the kernel's own drivers for the cards begin.
+IN_TREE = ("nouveau", "nova")
 #: Variables that are set for each role outside it, by role.
 Inputs = Mapping[str, Mapping[str, object]]
 
@@ -65,6 +67,15 @@ class Context:
         """Installed packages that matter here, version by name."""
         packages: Mapping[str, str] = self.facts["packages"]["installed"] or {}
         return packages
+
+    @property
+    def beside_nouveau(self) -> bool:
+        """Whether a driver that is left as it is works beside nouveau or nova, which hold cards that are left alone and no other."""
+        driver, cards = self.stack.get("driver"), self.facts["pci"]["gpus"]
+        if driver is None or not driver["adopted"]:
+            return False
+        held = [card for card in cards if (card.get("driver") or "").startswith(IN_TREE)]
+        return bool(held) and all(card["bus_id"] in self.unmanaged for card in held)
 
     @property
     def runs_here(self) -> bool:

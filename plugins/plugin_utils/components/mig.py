@@ -93,9 +93,9 @@ def parted_otherwise(facts: Facts, cards: Sequence[MigCard | WholeCard]) -> list
         row = rows.get(bus_id)
         if row is None or waits(row, bool(card["profiles"])):
             continue
-        if listed is None and row["mig"]["current"] and card["profiles"]:
+        profiles = listed.get(row["uuid"] or "") if listed is not None else None
+        if profiles is None and row["mig"]["current"] and card["profiles"]:
             continue
-        profiles = (listed or {}).get(row["uuid"] or "")
         if not mig_layout.is_right({**row["mig"], "profiles": profiles}, card["profiles"]):
             unlisted = "instances that nvidia-smi -L does not list" if profiles is None else "no instances"
             there = ", ".join(profiles or ()) or (unlisted if row["mig"]["current"] else "MIG is off")
@@ -200,8 +200,11 @@ def judge(view: View, stack: Stack) -> list[Check]:
     if not view.gpus or "mig" not in stack or not stack["mig"]["cards"] or view.environment in ("wsl", "jetson"):
         return []
     unseen = None if sections.cards(view.facts) else view.why_unknown("smi") or "nvidia-smi was not asked"
-    if sections.parted(view.facts) and sections.instances(view.facts) is None:
-        unseen = "nvidia-smi -L does not list the instances"
+    listed = sections.instances(view.facts)
+    parted = [row for row in sections.cards(view.facts) if row["mig"]["current"]]
+    unlisted = [row for row in parted if listed is None or (row["uuid"] or "") not in listed]
+    if unlisted:
+        unseen = f"nvidia-smi -L does not list the instances of {', '.join(str(row['pci_bus_id']) for row in unlisted)}"
     if unseen:
         return [checks.incomplete("mig.layout", f"it is not known how the cards are parted: {unseen}")]
     wrong = wrong_cards(view.facts, stack)

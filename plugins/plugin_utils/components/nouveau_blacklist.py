@@ -19,8 +19,6 @@ BLACKLIST = "/etc/modprobe.d/gpuwright-nouveau.conf"
 #: dracut takes the machine's modprobe.d only where it is told to, in every initramfs from then on.
 DRACUT = "/etc/dracut.conf.d/gpuwright-nouveau.conf"
 
-#: How the names of the in-tree drivers begin.
-DRIVERS = ("nouveau", "nova")
 #: Variables of the role, with their defaults.
 MODULES = ("nouveau", "nova", "nova_core", "nova_drm")
 
@@ -62,13 +60,7 @@ def wanted(context: Context) -> bool:
     driver = context.stack.get("driver")
     if driver is None or driver["source"] == "preinstalled":
         return False
-    return not (driver["adopted"] and _drives_another(context))
-
-
-def _drives_another(context: Context) -> bool:
-    """Whether nouveau or nova holds cards that are left alone, and none that is managed."""
-    held = [card for card in context.facts["pci"]["gpus"] or () if (card.get("driver") or "").startswith(DRIVERS)]
-    return bool(held) and all(card["bus_id"] in context.unmanaged for card in held)
+    return not context.beside_nouveau
 
 
 def findings(context: Context) -> list[Finding]:

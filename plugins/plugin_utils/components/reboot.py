@@ -140,7 +140,10 @@ STEPS: Mapping[str, Step] = {"boot": boot, "booted": booted}
 
 
 def _in_the_way(context: Context) -> list[str]:
-    """Loaded modules of other drivers."""
+    """Loaded modules of other drivers. Beside a driver that is left as it is and holds cards, they hold those that are left alone."""
+    driver, cards = _driver(context), context.facts["pci"]["gpus"]
+    if driver and driver["adopted"] and any(card.get("driver") == "nvidia" for card in cards):
+        return []
     return [name for name in context.facts["kernel"]["loaded"] or {} if name in _OTHERS]
 
 

@@ -214,8 +214,8 @@ def machine_from_facts(
     """
     seen = [_card_of_device(device, facts, rules) for device in facts["pci"]["gpus"] or ()]
     kept_cards = [card for card in seen if not _ignored(card, wish.gpus_ignore)]
-    screens = _screens(facts)
-    losing = [card for card in seen if card not in kept_cards and _held(card, facts)]
+    screens = _screens(seen, facts)
+    losing = [card for card in seen if card not in kept_cards and card.bus_id in _held(facts)]
     expected = [_card_of_name(name, rules) for name in (*provision_for, *wish.provision_for)]
     system = facts["os"]
     kernel, key = facts["kernel"], facts["boot"]["signing_key"]
@@ -349,18 +349,18 @@ def _indices(seen: Sequence[Card], facts: Facts) -> dict[str, int]:
     return told or {card.bus_id: number for number, card in enumerate(seen) if card.bus_id}
 
 
-def _screens(facts: Facts) -> tuple[str, ...]:
+def _screens(seen: Sequence[Card], facts: Facts) -> tuple[str, ...]:
     """Return the places of the cards that drive a screen. Where nobody could look, each one of the bus may."""
     why = facts["unknown"].get("display.nvidia_screens") or ""
     if why and not why.startswith(UNBOUND):
-        return tuple(device["bus_id"] for device in facts["pci"]["gpus"] or ())
+        return tuple(card.bus_id for card in seen if card.bus_id)
     return tuple(screen["bus_id"] for screen in facts["display"]["nvidia_screens"])
 
 
-def _held(card: Card, facts: Facts) -> bool:
-    """Say whether a card runs by a driver that is taken from it: nouveau and nova are blacklisted, NVIDIA's is replaced."""
-    drivers = {device["bus_id"]: device.get("driver") or "" for device in facts["pci"]["gpus"] or ()}
-    return drivers.get(card.bus_id or "", "").startswith(("nouveau", "nova", "nvidia"))
+def _held(facts: Facts) -> list[str]:
+    """Return the places of cards whose driver is taken from them: nouveau and nova are blacklisted, another one of NVIDIA is replaced."""
+    cards = facts["pci"]["gpus"]
+    return [card["bus_id"] for card in cards if (card.get("driver") or "").startswith(("nouveau", "nova", "nvidia"))]
 
 
 def _ignored(card: Card, ignore: Sequence[str]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -17,6 +18,8 @@ import pytest
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base.run import Result
 from ansible_collections.gpuwright.node.plugins.module_utils.packages import dnf_exactly, dnf_python
+from ansible_collections.gpuwright.node.plugins.modules import dnf_transaction
+from tests.unit.observe.trees import FakePrograms, Tree, answer
 
 DONE = {"installed": ["nvidia-driver-cuda-580.126.20-1.el9.x86_64"], "removed": []}
 
@@ -130,7 +133,7 @@ def resolved(remove: list[str], coming: list[Any], gone: list[Any], **given: Any
 
 @pytest.fixture(autouse=True)
 def _dnf(monkeypatch: pytest.MonkeyPatch) -> None:
-    errors = SimpleNamespace(DepsolveError=OSError)
+    errors = SimpleNamespace(DepsolveError=OSError, PackagesNotAvailableError=KeyError)
     monkeypatch.setitem(__import__("sys").modules, "dnf", SimpleNamespace(exceptions=errors))
 
 
@@ -173,6 +176,38 @@ def test_what_others_have_goes_to_no_older_version() -> None:
     assert resolved([], [older], [newer], may_take=["libfoo"])["installed"]
 
 
+class Sack:
+    """What is installed, as dnf asks for it."""
+
+    def __init__(self, *packages: Package) -> None:
+        self.packages = list(packages)
+
+    def query(self) -> Sack:
+        return self
+
+    installed = query
+
+    def filter(self, name: str) -> list[Package]:
+        return [each for each in self.packages if each.name == name]
+
+
+def test_of_two_versions_the_older_one_goes_in_each_architecture_and_the_newer_comes_again() -> None:
+    twice = [package("libfoo", version, arch=arch) for arch in ("i686", "x86_64") for version in ("1", "2")]
+    asked = dnf_exactly.Transaction({"install": {}, "remove": [], "duplicates": ["libfoo", "gone"]})
+    removed: list[Package] = []
+    again: list[str] = []
+    asked.base = SimpleNamespace(sack=Sack(*twice), package_remove=removed.append, reinstall=again.append)
+    asked.mark()
+    assert [(each.arch, each.version) for each in removed] == [("i686", "1"), ("x86_64", "1")]
+    assert len(again) == 2
+    # What needs the older one does not go with it.
+    asked.base.resolve = lambda **_options: True
+    asked.base.transaction = SimpleNamespace(install_set=[], remove_set=[*removed, package("company-app")])
+    with pytest.raises(dnf_exactly.Refused) as refused:
+        asked.resolve()
+    assert refused.value.others == ["company-app"]
+
+
 def test_the_version_is_looked_for_with_its_epoch() -> None:
     assert dnf_exactly.evr(package("nvidia-driver-cuda", "580.126.20", 3)) == "3:580.126.20-1.el9"
     assert dnf_exactly.evr(package("dkms", "3.4.0")) == "3.4.0-1.el9"
@@ -190,7 +225,7 @@ def test_a_source_that_does_not_answer_is_left_out_and_named_where_something_is_
         sack=SimpleNamespace(query=lambda: SimpleNamespace(available=lambda: SimpleNamespace(filter=lambda **_of: []))),
     )
     monkeypatch.setattr(__import__("sys").modules["dnf"], "Base", lambda: base, raising=False)
-    asked = dnf_exactly.Transaction({"install": {"x": "1-1"}, "files": {}, "streams": {}, "comment": ""})
+    asked = dnf_exactly.Transaction({"install": {"x": "1-1"}, "files": {}, "streams": {}})
     asked.open()
     with pytest.raises(
         dnf_exactly.Refused, match="no repository offers x in version 1-1; these do not answer: foreign"
@@ -203,3 +238,22 @@ class Substitutions(dict[str, str]):
 
     def update_from_etc(self, _root: str) -> None:
         """Read nothing."""
+
+
+def test_a_transaction_bears_its_mark_in_dnfs_history_and_a_trial_none(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree.directory("/var/lib/rpm")
+    monkeypatch.setattr(dnf_transaction, "Host", lambda: tree.host(runner=FakePrograms({"rpm": answer("")})))
+    given: list[Any] = []
+
+    def carry_out(asked: Any, _timeout: float) -> Any:
+        given.append(asked)
+        return DONE
+
+    monkeypatch.setattr(dnf_python, "carry_out", carry_out)
+    dnf_transaction.carried_out(["x"], {"install": {"x": "1-1"}, "trial": True}, 5)
+    dnf_transaction.carried_out(["x"], {"install": {"x": "1-1"}, "trial": False}, 5)
+    trial, done = given
+    assert "comment" not in trial
+    assert re.fullmatch(r"gpuwright [0-9a-f]{12}", done["comment"])

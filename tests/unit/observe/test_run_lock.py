@@ -163,6 +163,15 @@ def test_a_lock_of_an_earlier_gpuwright_lapses_as_that_one_wrote(node: Node) -> 
         assert node.takes(B) is lapsed
 
 
+def test_who_is_refused_writes_nothing(node: Node) -> None:
+    path = node.root / paths.ROOTS.lock.lstrip("/")
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps({"owner": A, "since": seals.iso(0), "boot": "0000-1", "renewed": 1.0}))
+    assert not node.takes(B)
+    assert list(path.parent.iterdir()) == [path]
+    assert not (node.root / paths.ROOTS.state.lstrip("/")).exists()
+
+
 def test_an_owner_is_told_without_what_only_programs_compare(node: Node) -> None:
     assert node.takes(A)
     with pytest.raises(seals.SealError, match=r"worked on by a@one:1 since 2026"):

@@ -61,15 +61,20 @@ def test_each_card_that_is_parted_otherwise_is_named() -> None:
 def test_instances_that_nvidia_smi_does_not_list_are_not_taken_for_none() -> None:
     """`nvidia-smi -L` failed: work may run in them, and a layout that nobody knows is neither right nor wrong."""
     facts = parted("3g.40gb", "3g.40gb")
+    whole = facts["smi"]["mig_devices"]
+    first, second = (card["bus_id"] for card in facts["pci"]["gpus"])
     facts["smi"]["mig_devices"] = None
     assert reasons(facts) == []
     stack = {"mig": {"cards": [{"bus_id": card["bus_id"], "profiles": ["7g.80gb"]} for card in facts["pci"]["gpus"]]}}
     (check,) = mig.judge(View(facts), stack)  # type: ignore[arg-type] # no more of it is looked at
-    assert (check["status"], check["reason"]) == (
-        "incomplete",
-        "it is not known how the cards are parted: nvidia-smi -L does not list the instances",
-    )
+    unknown = "it is not known how the cards are parted: nvidia-smi -L does not list the instances of "
+    assert (check["status"], check["reason"]) == ("incomplete", f"{unknown}{first}, {second}")
     assert "instances that nvidia-smi -L does not list, wished is MIG off" in reasons(facts, {"all": "off"})[0]
+    # One row is missing: of the other card it is known.
+    facts["smi"]["mig_devices"] = dict(list(whole.items())[:1])
+    assert reasons(facts) == []
+    (check,) = mig.judge(View(facts), stack)  # type: ignore[arg-type] # as above
+    assert (check["status"], check["reason"]) == ("incomplete", f"{unknown}{second}")
 
 
 def test_off_is_wished_and_found() -> None:

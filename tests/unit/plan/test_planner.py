@@ -15,7 +15,12 @@ from ansible.errors import AnsibleActionFail
 from ansible_collections.gpuwright.node.plugins.action.seal import ActionModule
 from ansible_collections.gpuwright.node.plugins.module_utils.base.versions import EVERY_PACKAGE
 from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components import COMPONENTS, SEALED, Context
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components import (
+    COMPONENTS,
+    SEALED,
+    Context,
+    nvidia_driver,
+)
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import document, index_query, removal, sealing
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import Draft, make_draft
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.finish import finish
@@ -836,9 +841,11 @@ def test_nouveau_stays_for_a_card_that_is_left_alone_beside_a_driver_that_works(
         {**card, "driver": name} for card, name in zip(facts["pci"]["gpus"], ("nouveau", "nvidia"), strict=True)
     )
     facts["pci"]["gpus"] = [old, new]
-    adopted: Any = {"driver": {"source": "nvidia", "adopted": True}}
+    adopted: Any = {"driver": nodes.driver_stack(adopted=True)}
     context = Context(facts=facts, stack=adopted, unmanaged=ignored)
     assert COMPONENTS["nouveau_blacklist"].wanted(context) is blacklisted
-    own: Any = {"driver": {"source": "nvidia", "adopted": False}}
+    facts["kernel"]["loaded"]["nouveau"] = {"version": None}
+    assert (nvidia_driver.reboot_reason(context) is not None) is blacklisted
+    own: Any = {"driver": nodes.driver_stack()}
     ours = Context(facts=facts, stack=own, unmanaged=ignored)
     assert COMPONENTS["nouveau_blacklist"].wanted(ours)

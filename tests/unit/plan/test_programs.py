@@ -104,7 +104,7 @@ def test_a_timer_is_judged_by_itself_and_by_the_last_turn(services: Any, status:
     [
         ("gpu_log", ("card_sample",)),
         ("gpu_exporter", ("gpu_metrics", "card_sample")),
-        ("gpu_settings", ("mig_layout",)),
+        ("gpu_settings", ("mig_layout", "processes")),
     ],
 )
 def test_python_leaves_nothing_beside_the_programs(tmp_path: Path, program: str, beside: tuple[str, ...]) -> None:

@@ -238,3 +238,21 @@ def test_an_answer_passes_the_gate_and_words_of_a_container_do_no_harm() -> None
 def test_an_image_that_would_be_an_option_is_refused() -> None:
     answer = run_module(container_check, engine="docker", images=["--privileged:1"], ways=["gpus"])
     assert answer["failed"]
+
+
+@pytest.mark.parametrize(
+    "listed",
+    [
+        LISTED.replace(
+            f"GPU 0: NVIDIA H100 80GB HBM3 (UUID: {ONE})\n",
+            "Unable to determine the device handle for gpu 0000:18:00.0: Unknown Error\n",
+        ),
+        f"GPU 1: NVIDIA H100 80GB HBM3 (UUID: {TWO})\n",
+        LISTED.replace("GPU 1:", "GPU 2:"),
+    ],
+)
+def test_a_host_that_leaves_a_card_out_holds_no_container_against_itself(listed: str) -> None:
+    engine = Engine(host=said(0, listed), exec=said(0, listed))
+    (check,) = prove(engine)
+    assert (check["id"], check["status"]) == ("container.cards", "incomplete")
+    assert engine.named("run") == []

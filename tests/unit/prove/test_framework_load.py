@@ -220,6 +220,10 @@ def test_of_a_card_with_mig_each_instance_is_loaded_and_never_the_card() -> None
     assert left_alone == []
     devices, [without] = load.choose(data, listed.splitlines()[0], [], busy=False)
     assert (devices, without["status"]) == ([], "skip")
+    # A row that is missing is no card without instances.
+    for missing in ("", "GPU 1: NVIDIA A2 (UUID: GPU-77aa01bc-0000-0000-0000-000000000000)\n"):
+        devices, [unlisted] = load.choose(data, missing, [], busy=False)
+        assert (devices, unlisted["status"]) == ([], "incomplete")
 
 
 @pytest.mark.parametrize("text", ["", "  MIG 1g Device 0: (UUID: MIG-x)", "GPU 0: x (UUID: GPU-\x00)", "GPU " * 9999])

@@ -52,6 +52,7 @@ FLOORS: tuple[tuple[str, tuple[str, ...]], ...] = (
         "command line",
         (
             *("gpuwright.resume", "gpuwright.knowledge", "gpuwright.privilege", "gpuwright.progress"),
+            "gpuwright.system_python",
             *("gpuwright.reasons", "gpuwright.records", "gpuwright.request", "gpuwright.runner", "gpuwright.runs"),
             *(
                 "gpuwright.show",

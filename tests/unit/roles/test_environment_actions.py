@@ -159,3 +159,32 @@ def test_a_node_that_fails_leaves_nothing_of_it(monkeypatch: pytest.MonkeyPatch,
 
 def test_without_a_runs_directory_nobody_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     assert watch(monkeypatch, "12 34\n", None) == []
+
+
+# --- the node is held meanwhile -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("module", "variables", "owner"),
+    [
+        ("package_call", {"gpuwright_standalone": False, "gpuwright_plan": {"owner": "a@one:1"}}, "a@one:1"),
+        ("wheels", {"gpuwright_standalone": "false", "gpuwright_plan": {"owner": "a@one:1"}}, "a@one:1"),
+        ("wheels", {"gpuwright_plan": {"owner": "a@one:1"}}, None),  # a role used alone has given the node back
+        ("wheels", {"gpuwright_standalone": False}, None),
+        ("node_facts", {"gpuwright_standalone": False, "gpuwright_plan": {"owner": "a@one:1"}}, None),
+    ],
+)
+def test_what_may_take_hours_is_told_the_run_that_has_the_node(
+    monkeypatch: pytest.MonkeyPatch, module: str, variables: dict[str, Any], owner: str | None
+) -> None:
+    action = wheels.ActionModule.__new__(wheels.ActionModule)
+    action._templar = SimpleNamespace(template=lambda value: value)
+    asked: list[Any] = []
+
+    def execute(_self: Any, **given: Any) -> dict[str, Any]:
+        asked.append(given["module_args"])
+        return {}
+
+    monkeypatch.setattr(NodeAction, "_execute_module", execute)
+    action.ask(module, {"names": ["a"]}, variables)
+    assert asked == [{"names": ["a"], **({"owner": owner} if owner else {})}]

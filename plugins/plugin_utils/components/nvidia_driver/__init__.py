@@ -145,7 +145,7 @@ def reboot_reason(context: Context) -> str | None:
         return None  # what its owner did not load is theirs to mend
     loaded = context.facts["kernel"]["loaded"] or {}
     other = [name for name in ("nouveau", "nova_core", "nova_drm", "nova") if name in loaded]
-    if other:
+    if other and not context.beside_nouveau:
         return f"{other[0]} holds the card; the NVIDIA module can only take it over after a boot"
     console = secure_boot.waits_for_console(context.facts, context.stack["driver"])
     if console:
