@@ -150,7 +150,7 @@ APT = System(
         "/etc/apt/sources.list.d/users.list",
         "deb [trusted=yes] file:/usr/share/gpuwright-sim/mirror trixie main\\n" + _NVIDIA_FOR_APT,
     ),
-    ("container-toolkit",),
+    ("container-toolkit", "container-engine=docker"),
     (
         "docker volume create users >/dev/null && echo data > /var/lib/docker/volumes/users/_data/x",
         "/var/lib/docker/volumes/users",
@@ -167,7 +167,7 @@ DNF = System(
         "/etc/yum.repos.d/users.repo",
         f"[users]\\nname=of a user\\nbaseurl={settings.ARCHIVE_URL}/rocky-9/\\ngpgcheck=0\\n" + _NVIDIA_FOR_DNF,
     ),
-    ("container-toolkit", "container-engine-source=docker"),
+    ("container-toolkit", "container-engine=docker", "container-engine-source=docker"),
     ("echo 4f66ad9a > /var/lib/docker/simulated-images", "/var/lib/docker/simulated-images"),
     {"cuda": "cuda-nvcc-13-0", "containers": "nvidia-container-toolkit-base"},
 )
