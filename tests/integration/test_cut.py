@@ -103,7 +103,8 @@ def test_an_interrupted_run_gives_the_node_back(proven: Proven) -> None:
     stand_in = _hold(machine, "update-initramfs", "*")
     assert machine.interrupt_up_when(f"test -e {_HELD} && test -e {_LOCK}") == 130
     machine.shell(f"test ! -e {_LOCK}")
-    machine.shell(f"rm {stand_in} {_HELD}; pkill -f '[s]bin/update-initramfs' || true")
+    machine.shell(f"rm {stand_in} {_HELD}")
+    machine.shell("pkill -f '[s]bin/update-initramfs' || true")
 
     run = machine.up()
 
