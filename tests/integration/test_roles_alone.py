@@ -226,7 +226,7 @@ def test_a_role_alone_does_its_part_and_then_nothing(machine: Machine, use: Use)
     boot = machine.node.shell(_BOOT)
     assert changed(machine.play(use.role, become=False, arguments=("--become",), **use.variables)) == 0
     assert machine.node.shell(_BOOT) == boot
-    assert machine.node.shell("ls /run/gpuwright", check=False) == "", "the lock was given back"
+    assert machine.node.shell("ls /run/gpuwright/lock.json", check=False) == "", "the lock was given back"
 
 
 def test_two_roles_in_one_play_each_mend_what_was_broken_of_theirs(machine: Machine) -> None:

@@ -32,7 +32,7 @@ _CONSEQUENCES = ("no-such-package",)
 _RECORD = "look why it cannot be read (its file system, its owner), correct that, and run again"
 #: What to do, by the fact that could not be read.
 _READABLE = {
-    "packages.installed": "look what the package manager says (rpm -qa, or dpkg --audit), correct that, and run again",
+    "packages.installed": "look what rpm -qa or dpkg --audit says, correct it (a damaged database: rpm --rebuilddb), and run again",
     "seals": _RECORD,
     "history": _RECORD,
 }
