@@ -253,7 +253,7 @@ def answered(
             # What a step is given stands in the plan that it gets.
             found = removal_work.goes(Context(facts=facts, stack={}), {**plan, "given": given})
         except StepRefused as error:
-            text, _, remedy = str(error).partition(" What to do: ")
+            text, _said, remedy = str(error).partition(" What to do: ")
             refusal = document.refusal("removal-refused", text, remedy or None)
             return document.judged({**plan, "refusals": [refusal], "ok": False}, request)
         told = [*told, *found["told"]]
