@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +30,8 @@ class Repository:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.keys = directory.parent / (directory.name + "-keys")
-        self.keys.mkdir(mode=0o700)
+        # The sockets of gpg's agent lie in it, and the kernel takes paths of 107 characters for these.
+        self.keys = Path(tempfile.mkdtemp(prefix="gpg"))
         directory.mkdir()
         self._gpg("--quick-generate-key", "--passphrase", "", "A repository <x@y.example>", "ed25519", "sign", "never")
         (directory / "key.pub").write_bytes(self._gpg("--armor", "--export").stdout)
@@ -66,6 +67,7 @@ class Repository:
 
     def stop(self) -> None:
         subprocess.run(["gpgconf", "--homedir", str(self.keys), "--kill", "all"], check=False, capture_output=True)
+        shutil.rmtree(self.keys, ignore_errors=True)
 
     def source(self, **more: Any) -> Any:
         key = {
@@ -371,6 +373,7 @@ def test_the_way_back_from_files_says_what_it_takes_and_needs_no_repository(
     back.mkdir()
     before = Repository(back / "repository")
     before.package("gw-library", "570.1", "Conflicts: gw-user\n")
+    before.stop()
     silent = repository.source() | {"uris": ["http://127.0.0.1:9/none"]}
     seen = run_module(
         package_index,
