@@ -86,8 +86,12 @@ def _seal_findings(name: str, context: Context, request: Request) -> list[Findin
 
 
 def _moved_packages(seal: Seal, context: Context) -> list[str]:
-    """Packages that no longer have their sealed version: these go back to it."""
-    return [name for name, version in (seal.get("packages") or {}).items() if context.installed.get(name) != version]
+    """Packages that no longer have their sealed version: these go back to it. What a run that was cut off took away itself does not come
+    back: all that is wished is there, and the pins of two builds exclude each other.
+    """
+    sealed = (seal.get("packages") or {}).items()
+    moved = [name for name, version in sealed if context.installed.get(name) != version]
+    return [name for name in moved if name in context.installed or seal["state"] != "begun"]
 
 
 def digest(name: str, context: Context, request: Request) -> str:

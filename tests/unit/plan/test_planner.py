@@ -325,6 +325,15 @@ def test_a_moved_package_goes_back_to_its_sealed_version(done: Any) -> None:
     assert drafted.keep[EVERY_PACKAGE] == "580.178.04-1"
 
 
+def test_a_pin_that_an_upgrade_took_away_before_it_was_cut_off_does_not_come_back(done: Any) -> None:
+    """It conflicts with the pin of the branch, which the upgrade brought: with both no transaction can be solved."""
+    mark: Any = {"state": "begun", "reason": "a run that began did not end"}
+    mark["packages"] = {"nvidia-driver-cuda": "580.95.05-1", "nvidia-driver-pinning-580.95.05": "580.95.05-1"}
+    drafted = make_draft(nodes.merged(done, {"seals": {"nvidia_driver": mark}}), wish(), load_rules(), request())
+    assert isinstance(drafted, Draft)
+    assert drafted.packages == ["nvidia-driver-cuda"]
+
+
 def test_a_changed_input_makes_the_seal_stale(done: Any) -> None:
     made = plan(done, inputs={"container_toolkit": {"container_toolkit_restart_docker": True}})
     assert made["components"] == ["container_toolkit", "validate"]
