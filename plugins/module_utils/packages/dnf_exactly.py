@@ -40,10 +40,10 @@ def names_of(package: Any) -> Any:
     return {package.name, f"{package.name}-{evr(package)}", full(package)}
 
 
-def replaces(package: Any, other: Any) -> bool:
+def replaces(new: Any, old: Any) -> bool:
     """Whether a package takes the place of another version of the same; one of another architecture stands beside it."""
-    alike = package.arch == other.arch or "noarch" in (package.arch, other.arch)
-    return bool(package.name == other.name and alike)
+    alike = new.arch == old.arch or "noarch" in (new.arch, old.arch)
+    return bool(new.name == old.name and alike)
 
 
 class Transaction:
