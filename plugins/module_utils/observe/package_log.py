@@ -36,11 +36,12 @@ _EARLIER = re.compile(
 _PACKAGE = re.compile(r"([^\s,:]+):(\S+) \(([^,)]+)[^)]*\)")
 _DPKG_INSTALLED = re.compile(r"^(\S+ \S+) install ([^\s:]+):(\S+) ", re.MULTILINE)
 _CAME, _WENT = "Install", ("Remove", "Purge")
-# libdnf's numbers: installed, and by obsoleting another one; obsoleted, and removed.
-_DNF_CAME, _DNF_WENT = (1, 4), (5, 8)
+# libdnf's numbers: installed, and by obsoleting another one; installed again, as where the older of two versions goes. Asked for beside
+# these are what is obsoleted (5) and removed (8).
+_DNF_CAME, _DNF_AGAIN = (1, 4), 9
 _DNF_QUESTION = """SELECT trans.id, {comment}, trans.cmdline, rpm.name, rpm.epoch, rpm.version, rpm.release, rpm.arch, trans_item.action
  FROM trans JOIN trans_item ON trans_item.trans_id = trans.id JOIN rpm ON rpm.item_id = trans_item.item_id
- WHERE trans_item.action IN (1, 4, 5, 8) ORDER BY trans.id, trans_item.id"""
+ WHERE trans_item.action IN (1, 4, 5, 8, 9) ORDER BY trans.id, trans_item.id"""
 
 
 class Call(NamedTuple):
@@ -174,16 +175,16 @@ def _dnf(host: Host) -> list[Call]:
 
 
 def _of_rows(rows: Iterable[Sequence[object]]) -> list[Call]:
-    calls: dict[object, tuple[str, str, dict[str, str], List[str]]] = {}
+    calls: dict[object, tuple[str, str, dict[str, str], List[str], List[str]]] = {}
     for number, said, command, name, epoch, version, release, arch, action in rows:
-        _said, _command, came, went = calls.setdefault(number, (str(said or ""), str(command or ""), {}, []))
+        _said, _command, came, went, again = calls.setdefault(number, (str(said or ""), str(command or ""), {}, [], []))
         whole = f"{version}-{release}"
         key = rpm.key_of(str(name), whole, str(arch))
         if action in _DNF_CAME:
             came[key] = f"{epoch}:{whole}" if epoch else whole
         else:
-            went.append(key)
+            (again if action == _DNF_AGAIN else went).append(key)
     return [
-        Call(_mark(said), bool(_EARLIER.match(command)), came, frozenset(went) - set(came))
-        for said, command, came, went in calls.values()
+        Call(_mark(said), bool(_EARLIER.match(command)), came, frozenset(went) - {*came, *again})
+        for said, command, came, went, again in calls.values()
     ]

@@ -335,6 +335,18 @@ def test_dnfs_history_tells_by_our_comment_what_a_call_brought(tree: Tree) -> No
     assert seen(tree, there)["brought"] == ["kernel-devel-1-1.x86_64"]
 
 
+def test_a_package_of_which_the_repair_takes_the_older_of_two_versions_stays_whose_it_was(tree: Tree) -> None:
+    """An update of it was cut off. dnf's history has the older one as removed and the newer one as installed again."""
+    tree.directory("/var/lib/rpm")
+    there = of_rpm("bash", "fio")
+    mark = history_writer.call_begins(tree.host(runner=of_rpm("bash")), ["fio"])
+    call = (f"gpuwright {mark}", "install fio", [(1, "fio")])
+    dnf_history(tree, call)
+    history_writer.call_ends(tree.host(runner=there), mark, True, [])
+    dnf_history(tree, call, ("gpuwright 0123456789ab", "", [(8, "fio"), (9, "fio"), (8, "bash"), (9, "bash")]))
+    assert seen(tree, there)["brought"] == ["fio"]
+
+
 def test_an_old_record_is_held_against_dnfs_command_lines(tree: Tree) -> None:
     tree.directory("/var/lib/rpm")
     record(tree, brought={"fio": "1-1", "dkms": "1-1", "gpg-pubkey-d42d0685-62589a51": "d42d0685-62589a51"})
