@@ -28,7 +28,8 @@ Said = Mapping[tuple[str, ...], Sequence[str] | None]
 class Engine:
     """One such program.
 
-    ``packages``: those that are it, by the archive and by its maker; ``beside``: what goes with it alone. ``data``: its directories.
+    ``packages``: those that are it, by the archive and by its maker; ``beside``: what goes with it alone; ``works_with``: what it needs for
+    its work, whether it names that as a dependency or not. ``data``: its directories.
     ``daemon``: its key in the facts, where it has to run to answer. ``questions``: what it holds, by the command that lists that, with the
     lines that are none of a user's. ``empty``: the command that deletes all of it.
     """
@@ -39,6 +40,7 @@ class Engine:
     questions: Mapping[tuple[str, ...], str]
     empty: str
     beside: Sequence[str] = ()
+    works_with: re.Pattern[str] = re.compile(r"(?!)")
     daemon: str = ""
     nobodys: re.Pattern[str] = re.compile(r"(?!)")
 
@@ -99,7 +101,16 @@ ENGINES = (
         },
         "podman system prune --all --volumes",
     ),
-    Engine("DKMS", ("dkms",), (), {("dkms", "status"): "modules"}, "dkms remove NAME/VERSION --all", nobodys=_OURS),
+    Engine(
+        "DKMS",
+        ("dkms",),
+        (),
+        {("dkms", "status"): "modules"},
+        "dkms remove NAME/VERSION --all",
+        # EPEL's package names them by a condition ("kernel-devel-matched if kernel-core"): without them dnf would take the kernel.
+        works_with=re.compile(r"kernel(-64k|-rt)?-devel|linux-headers-"),
+        nobodys=_OURS,
+    ),
 )
 
 

@@ -327,6 +327,7 @@ def _kept(facts: Facts, packages: Sequence[str], stays: Collection[str], said: e
         if engine.title in stays:
             needs = said.get(tuple(_needs_question(facts, engine)))
             kept |= {*engine.packages, *engine.beside, *_needs(needs or ())}
+            kept |= {name for name in packages if engine.works_with.match(name)}
     return [name for name in packages if name in kept]
 
 

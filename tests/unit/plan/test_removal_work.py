@@ -317,6 +317,18 @@ def test_dkms_stays_where_it_has_modules_of_others(status: Any, stays: bool) -> 
     assert (found["kept"] == ["dkms"]) is stays
 
 
+def test_dkms_that_stays_keeps_the_headers_that_it_compiles_with() -> None:
+    """EPEL's dkms needs "kernel-devel-matched if kernel-core": without them dnf would remove the kernel."""
+    headers = [
+        "kernel-devel-5.14.0-611.el9.x86_64",
+        "kernel-devel-matched-5.14.0-611.el9.x86_64",
+        "linux-headers-amd64",
+    ]
+    going = wanted(packages=["dkms", *headers, "kernel-tools", "fio"])
+    found = goes(going, ("status", ["mine/1.0, 5.14.0-611.el9.x86_64, x86_64: installed"]))
+    assert found["kept"] == ["dkms", *headers]
+
+
 def test_of_what_dkms_has_only_failed_builds_of_drivers_that_were_tried_here_go_and_no_key() -> None:
     key, tried = "/var/lib/dkms/mok.pub", {"version": "580.1", "modules": "open", "kernel": "6.1", "source": "nvidia"}
     builds = [
