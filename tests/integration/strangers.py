@@ -5,6 +5,7 @@ Everything here is somebody else's: nothing of it may be gone or changed in the 
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -70,6 +71,11 @@ echo "of the namespace k8s.io" | ctr -n k8s.io content ingest --expected-size 24
 digest=$(ctr -n k8s.io content ls -q)
 ctr -n k8s.io content label "$digest" containerd.io/gc.root=users >/dev/null
 """
+#: What packages that stay have made beside their files: their units switched on, the way to headers, and the stand-in of a container.
+_OF_STAYING = re.compile(
+    r"/etc/systemd/system/[\w-]+[.]target[.]wants/(docker|containerd)[.]service|/usr/lib/modules/[^/]+/build"
+    r"|/usr/lib/gpuwright-sim-container"
+)
 #: What an engine does with its directory is its own affair; that of its users in it is told apart.
 _WORKINGS = ("/var/lib/docker", "/var/lib/containerd")
 #: Where the rest of that lies.
@@ -285,6 +291,7 @@ class Strangers:
         found = leftovers(self._expected(), self.machine.tree())
         paths = [path for path, what in found.items() if what == _NEW or not stays]
         paths = [path for path in paths if path not in files and path not in told]
+        paths = [path for path in paths if not (stays and _OF_STAYING.fullmatch(path))]
         units = self._units() - self.units if not stays else set()
         return [
             *(f"{path} ({found[path]})" for path in paths if not path.startswith((*_WORKINGS, *_RECORDS))),
