@@ -108,7 +108,7 @@ ENGINES = (
         {("dkms", "status"): "modules"},
         "dkms remove NAME/VERSION --all",
         # EPEL's package names them by a condition ("kernel-devel-matched if kernel-core"): without them dnf would take the kernel.
-        works_with=re.compile(r"kernel(-64k|-rt)?-devel|linux-headers-"),
+        works_with=re.compile(r"kernel(-64k|-rt)?-devel"),
         nobodys=_OURS,
     ),
 )
