@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal, TypedDict, cast
 
+from ..model import sections
 from ..model.errors import StepRefused
 from ..model.in_use import Disturbance
 from . import busy, nvidia_driver, resume
@@ -16,7 +17,7 @@ from .nvidia_driver import driver_module
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverStack
 
-    from ..model.plan import Plan
+    from ..model.plan import Brings, Plan
 
 NAME = "reboot"
 #: Modules of other drivers that hold the cards until the next boot.
@@ -52,7 +53,8 @@ class Boot(TypedDict, total=False):
     """What the role does before the boot.
 
     ``next``: what follows: a boot, one with the lines shown before it that help at a black screen, or what is left to the user.
-    ``ask``: prints the kernels that could not load the module, which have to be none; ``expected``: of which kernels that is expected.
+    ``ask``: prints the kernels that could not load the module, which have to be none; ``expected``: of which kernels that is expected;
+    ``another_kernel``: whether one boots next that came after the plan, which is no fault of the driver's.
     ``boot``: id of the boot that there is. ``resume``: what goes on after a boot that somebody makes; empty where nothing does.
     """
 
@@ -61,6 +63,7 @@ class Boot(TypedDict, total=False):
     reason: str
     ask: list[str]
     expected: str
+    another_kernel: bool
     boot: str | None
     resume: resume.Resume
 
@@ -112,6 +115,7 @@ def boot(context: Context, plan: Mapping[str, object]) -> Boot:
         "reason": _reason(context, removed=removed) + (f" ({busy.text(use)})" if begun else ""),
         "ask": ask,
         "expected": _expected(context),
+        "another_kernel": sections.another_kernel(context.facts, cast("Brings | None", plan["brings"])) is not None,
         "boot": context.facts["boot"]["id"],
         "resume": {} if allowed else _resume(given),
     }

@@ -34,8 +34,8 @@ _OF_DRIVER = (
 _OF_CARDS = ("smi.readable", "gpu.count", "gpu.readable", "cuda.init", "cuda.count", "cuda.version", "cuda.compute")
 #: Modules that fetch, or write where from: a network or a mirror that fails says nothing of a driver.
 _FETCHING = ("package_sources", "repository_key", "get_url", "driver_file")
-#: Tag of the task that tells of a machine that did not come back from its boot.
-_UNANSWERED = "reboot_unanswered"
+#: Tag of a task that tells of what is no fault of a driver: a machine that did not come back from its boot, a kernel that came meanwhile.
+_NOT_OF_DRIVER = "not_of_driver"
 #: Actions of ours that look at the node themselves, and know better than the name of a step.
 _KNOWING = ("work", "seal")
 
@@ -107,7 +107,7 @@ def _is_of_driver(task: _Task, result: _Result, component: str) -> bool:
     action = str(task["action"]).rpartition(".")[2]
     if component not in COMPONENTS or "driver" not in COMPONENTS[component].touches:
         return False
-    if action in _FETCHING or _UNANSWERED in _tags(task):
+    if action in _FETCHING or _NOT_OF_DRIVER in _tags(task):
         return False
     return action not in _KNOWING or result.get("of_driver") is not False
 

@@ -160,7 +160,7 @@ def test_a_step_that_knows_that_it_was_not_the_driver_is_believed() -> None:
 
 def test_a_machine_that_does_not_come_back_says_nothing_of_the_driver() -> None:
     assert failed("reboot")["of_driver"]
-    assert not failed("reboot", "reboot_unanswered", action="ansible.builtin.fail")["of_driver"]
+    assert not failed("reboot", "not_of_driver", action="ansible.builtin.fail")["of_driver"]
 
 
 def test_without_a_baseline_no_driver_is_blamed() -> None:

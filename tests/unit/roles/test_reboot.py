@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import Context, reboot
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import StepRefused
@@ -51,7 +52,7 @@ def given(**changes: Any) -> dict[str, Any]:
 
 
 def plan(given: dict[str, Any], **changes: Any) -> Any:
-    return {"given": given, "remove": None, "rescue": [], "allow_busy": False, **changes}
+    return {"given": given, "remove": None, "brings": None, "rescue": [], "allow_busy": False, **changes}
 
 
 def boot(facts: Any, context: dict[str, Any] | None = None, said: dict[str, Any] | None = None, **plans: Any) -> Any:
@@ -246,6 +247,16 @@ def test_modprobe_is_asked_for_each_kernel_and_its_module(tmp_path: Path) -> Non
 def test_a_kernel_that_could_not_load_it_is_named_with_modprobes_words(tmp_path: Path) -> None:
     said = answer(tmp_path, f'case "$*" in *{_OLDER}*) echo "FATAL: Module drm not found" >&2; exit 1;; esac')
     assert said.stdout == f"modprobe cannot load it for kernel {_OLDER}: FATAL: Module drm not found\n"
+
+
+@pytest.mark.parametrize(("planned", "another"), [(None, False), (_KERNEL, False), (_OLDER, True)])
+def test_a_kernel_that_came_after_the_plan_is_no_fault_of_the_driver(planned: str | None, another: bool) -> None:
+    facts = node(kernel={"next": _KERNEL})
+    assert boot(facts, brings=planned and {"kernel": planned})["another_kernel"] is another
+    tasks = yaml.safe_load((Path(__file__).parents[3] / "roles/reboot/tasks/decide.yml").read_text())
+    first, second = tasks[-1]["rescue"]
+    assert (first["when"], first["tags"]) == ("__reboot_work.another_kernel", ["reboot", "not_of_driver"])
+    assert "tags" not in second
 
 
 # --- after a removal --------------------------------------------------------------------------------------------------
