@@ -11,7 +11,8 @@ from __future__ import annotations
 import gzip
 import re
 import zlib
-from typing import FrozenSet, Iterable, List, Mapping, NamedTuple, Sequence
+from collections import defaultdict
+from typing import FrozenSet, Iterable, Mapping, NamedTuple, Sequence
 from urllib.parse import quote
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
@@ -36,12 +37,12 @@ _EARLIER = re.compile(
 _PACKAGE = re.compile(r"([^\s,:]+):(\S+) \(([^,)]+)[^)]*\)")
 _DPKG_INSTALLED = re.compile(r"^(\S+ \S+) install ([^\s:]+):(\S+) ", re.MULTILINE)
 _CAME, _WENT = "Install", ("Remove", "Purge")
-# libdnf's numbers: installed, and by obsoleting another one; installed again, as where the older of two versions goes. Asked for beside
-# these are what is obsoleted (5) and removed (8).
-_DNF_CAME, _DNF_AGAIN = (1, 4), 9
+# libdnf's numbers: installed, and by obsoleting another one; what is there with its version after a call, and what no more.
+_DNF_CAME = (1, 4)
+_DNF_THERE, _DNF_GONE = (*_DNF_CAME, 2, 6, 9), (3, 5, 7, 8, 10)
 _DNF_QUESTION = """SELECT trans.id, {comment}, trans.cmdline, rpm.name, rpm.epoch, rpm.version, rpm.release, rpm.arch, trans_item.action
  FROM trans JOIN trans_item ON trans_item.trans_id = trans.id JOIN rpm ON rpm.item_id = trans_item.item_id
- WHERE trans_item.action IN (1, 4, 5, 8, 9) ORDER BY trans.id, trans_item.id"""
+ ORDER BY trans.id, trans_item.id"""
 
 
 class Call(NamedTuple):
@@ -174,17 +175,40 @@ def _dnf(host: Host) -> list[Call]:
     return _of_rows(rows)
 
 
+class _Transaction:
+    """What dnf's history tells of one call: versions by name of what came, of what was there after it, and of what no more."""
+
+    def __init__(self, said: object, command: object) -> None:
+        self.said, self.command = str(said or ""), str(command or "")
+        self.came: dict[str, str] = {}
+        self.there: list[tuple[str, str]] = []
+        self.gone: list[tuple[str, str]] = []
+
+
 def _of_rows(rows: Iterable[Sequence[object]]) -> list[Call]:
-    calls: dict[object, tuple[str, str, dict[str, str], List[str], List[str]]] = {}
+    found: dict[object, _Transaction] = {}
     for number, said, command, name, epoch, version, release, arch, action in rows:
-        _said, _command, came, went, again = calls.setdefault(number, (str(said or ""), str(command or ""), {}, [], []))
+        call = found.setdefault(number, _Transaction(said, command))
         whole = f"{version}-{release}"
-        key = rpm.key_of(str(name), whole, str(arch))
+        key, whole = rpm.key_of(str(name), whole, str(arch)), f"{epoch}:{whole}" if epoch else whole
         if action in _DNF_CAME:
-            came[key] = f"{epoch}:{whole}" if epoch else whole
-        else:
-            (again if action == _DNF_AGAIN else went).append(key)
-    return [
-        Call(_mark(said), bool(_EARLIER.match(command)), came, frozenset(went) - {*came, *again})
-        for said, command, came, went, again in calls.values()
-    ]
+            call.came[key] = whole
+        if action in _DNF_THERE:
+            call.there.append((key, whole))
+        elif action in _DNF_GONE:
+            call.gone.append((key, whole))
+    return _without_older(found.values())
+
+
+def _without_older(transactions: Iterable[_Transaction]) -> list[Call]:
+    """The calls. A package went where none of its versions is left: of two, after an update that was cut off, the older one may go."""
+    versions: dict[str, set[str]] = defaultdict(set)
+    calls = []
+    for call in transactions:
+        for key, version in call.gone:
+            versions[key].discard(version)
+        for key, version in call.there:
+            versions[key].add(version)
+        went = frozenset(key for key, _version in call.gone if not versions[key])
+        calls.append(Call(_mark(call.said), bool(_EARLIER.match(call.command)), call.came, went))
+    return calls

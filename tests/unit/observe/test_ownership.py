@@ -290,7 +290,7 @@ def test_an_old_run_that_rpm_did_not_answer_makes_nobody_doubt_the_whole_system(
 
 
 def dnf_history(node: Tree, *calls: tuple[str, str, Sequence[tuple[int, str]]]) -> None:
-    """dnf's history with these transactions: comment, command line, and (action, package)."""
+    """dnf's history with these transactions: comment, command line, and (action, package), of which 1 is the version where none is said."""
     path = node.root / package_log.DNF_LOG[1:]
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
@@ -302,7 +302,8 @@ def dnf_history(node: Tree, *calls: tuple[str, str, Sequence[tuple[int, str]]]) 
         number = base.execute("INSERT INTO trans (cmdline, comment) VALUES (?, ?)", (command, comment)).lastrowid
         for action, name in items:
             item = base.execute("SELECT count(*) FROM rpm").fetchone()[0]
-            base.execute("INSERT INTO rpm VALUES (?, ?, 0, '1', '1', 'x86_64')", (item, name))
+            named, _equals, version = name.partition("=")
+            base.execute("INSERT INTO rpm VALUES (?, ?, 0, ?, '1', 'x86_64')", (item, named, version or "1"))
             base.execute("INSERT INTO trans_item (trans_id, item_id, action) VALUES (?, ?, ?)", (number, item, action))
     base.commit()
     base.close()
@@ -335,16 +336,22 @@ def test_dnfs_history_tells_by_our_comment_what_a_call_brought(tree: Tree) -> No
     assert seen(tree, there)["brought"] == ["kernel-devel-1-1.x86_64"]
 
 
-def test_a_package_of_which_the_repair_takes_the_older_of_two_versions_stays_whose_it_was(tree: Tree) -> None:
-    """An update of it was cut off. dnf's history has the older one as removed and the newer one as installed again."""
+@pytest.mark.parametrize("again", [[], [(9, "fio=2"), (10, "fio=2")]], ids=["not-offered", "installed-again"])
+def test_a_package_of_which_the_older_of_two_versions_goes_stays_whose_it_was(tree: Tree, again: list[Any]) -> None:
+    """An update of it was cut off. dnf's history has the older one as removed, and the newer one as installed again where it could."""
     tree.directory("/var/lib/rpm")
     there = of_rpm("bash", "fio")
     mark = history_writer.call_begins(tree.host(runner=of_rpm("bash")), ["fio"])
-    call = (f"gpuwright {mark}", "install fio", [(1, "fio")])
-    dnf_history(tree, call)
+    came = (f"gpuwright {mark}", "install fio", [(1, "fio")])
+    dnf_history(tree, came)
     history_writer.call_ends(tree.host(runner=there), mark, True, [])
-    dnf_history(tree, call, ("gpuwright 0123456789ab", "", [(8, "fio"), (9, "fio"), (8, "bash"), (9, "bash")]))
+    update = ("gpuwright 0123456789ab", "install fio-2", [(6, "fio=2"), (7, "fio"), (6, "bash=2"), (7, "bash")])
+    repair = ("gpuwright 0123456789ac", "", [(8, "fio"), *again, (8, "bash")])
+    dnf_history(tree, came, update, repair)
     assert seen(tree, there)["brought"] == ["fio"]
+    # Whose the last version is that somebody removes, and installs again, is his.
+    dnf_history(tree, came, update, repair, ("", "remove fio", [(8, "fio=2")]))
+    assert seen(tree, there)["brought"] == []
 
 
 def test_an_old_record_is_held_against_dnfs_command_lines(tree: Tree) -> None:
