@@ -37,11 +37,12 @@ _EARLIER = re.compile(
 _PACKAGE = re.compile(r"([^\s,:]+):(\S+) \(([^,)]+)[^)]*\)")
 _DPKG_INSTALLED = re.compile(r"^(\S+ \S+) install ([^\s:]+):(\S+) ", re.MULTILINE)
 _CAME, _WENT = "Install", ("Remove", "Purge")
-# libdnf's numbers: installed, and by obsoleting another one; what is there with its version after a call, and what no more.
+# libdnf's numbers: installed, and by obsoleting another one; what is there with its version after a call, and what no more, once that is
+# done.
 _DNF_CAME = (1, 4)
-_DNF_THERE, _DNF_GONE = (*_DNF_CAME, 2, 6, 9), (3, 5, 7, 8, 10)
-_DNF_QUESTION = """SELECT trans.id, {comment}, trans.cmdline, rpm.name, rpm.epoch, rpm.version, rpm.release, rpm.arch, trans_item.action
- FROM trans JOIN trans_item ON trans_item.trans_id = trans.id JOIN rpm ON rpm.item_id = trans_item.item_id
+_DNF_THERE, _DNF_GONE, _DNF_DONE = (*_DNF_CAME, 2, 6, 9, 11), (3, 5, 7, 8, 10), 1
+_DNF_QUESTION = """SELECT trans.id, {comment}, trans.cmdline, rpm.name, rpm.epoch, rpm.version, rpm.release, rpm.arch, trans_item.action,
+ trans_item.state FROM trans JOIN trans_item ON trans_item.trans_id = trans.id JOIN rpm ON rpm.item_id = trans_item.item_id
  ORDER BY trans.id, trans_item.id"""
 
 
@@ -187,7 +188,7 @@ class _Transaction:
 
 def _of_rows(rows: Iterable[Sequence[object]]) -> list[Call]:
     found: dict[object, _Transaction] = {}
-    for number, said, command, name, epoch, version, release, arch, action in rows:
+    for number, said, command, name, epoch, version, release, arch, action, state in rows:
         call = found.setdefault(number, _Transaction(said, command))
         whole = f"{version}-{release}"
         key, whole = rpm.key_of(str(name), whole, str(arch)), f"{epoch}:{whole}" if epoch else whole
@@ -195,7 +196,7 @@ def _of_rows(rows: Iterable[Sequence[object]]) -> list[Call]:
             call.came[key] = whole
         if action in _DNF_THERE:
             call.there.append((key, whole))
-        elif action in _DNF_GONE:
+        elif action in _DNF_GONE and state == _DNF_DONE:
             call.gone.append((key, whole))
     return _without_older(found.values())
 

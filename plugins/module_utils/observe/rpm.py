@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import PackageSource
 
 # Kernels stand side by side; so do keys.
-_SIDE_BY_SIDE = re.compile(r"^(?:kernel(?:-|$)|kmod-|gpg-pubkey$)")
+_SIDE_BY_SIDE = re.compile(r"^(?:kernel(?:-|$)|kmod-(?!.*-dkms$)|gpg-pubkey$)")
 # Of the usual kernel, and of those with pages of 64 KiB and for real time.
 _BY_KERNEL = tuple(
     kernel + part for kernel in ("kernel", "kernel-64k", "kernel-rt") for part in ("-core", "-devel", "-devel-matched")

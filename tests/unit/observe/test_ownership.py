@@ -289,22 +289,26 @@ def test_an_old_run_that_rpm_did_not_answer_makes_nobody_doubt_the_whole_system(
 # dnf
 
 
-def dnf_history(node: Tree, *calls: tuple[str, str, Sequence[tuple[int, str]]]) -> None:
-    """dnf's history with these transactions: comment, command line, and (action, package), of which 1 is the version where none is said."""
+def dnf_history(node: Tree, *calls: tuple[str, str, Sequence[tuple[int, str]]], cut: int = -1) -> None:
+    """dnf's history with these transactions: comment, command line, and (action, package), of which 1 is the version where none is said.
+
+    cut: the place of the transaction that was cut off.
+    """
     path = node.root / package_log.DNF_LOG[1:]
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
     base = sqlite3.connect(path)
     base.execute("CREATE TABLE trans (id INTEGER PRIMARY KEY, cmdline TEXT, comment TEXT)")
-    base.execute("CREATE TABLE trans_item (id INTEGER PRIMARY KEY, trans_id INTEGER, item_id INTEGER, action INTEGER)")
+    base.execute("CREATE TABLE trans_item (id INTEGER PRIMARY KEY, trans_id INTEGER, item_id INTEGER, action INTEGER, state INTEGER)")
     base.execute("CREATE TABLE rpm (item_id INTEGER, name TEXT, epoch INT, version TEXT, release TEXT, arch TEXT)")
-    for comment, command, items in calls:
+    for place, (comment, command, items) in enumerate(calls):
         number = base.execute("INSERT INTO trans (cmdline, comment) VALUES (?, ?)", (command, comment)).lastrowid
         for action, name in items:
             item = base.execute("SELECT count(*) FROM rpm").fetchone()[0]
             named, _equals, version = name.partition("=")
             base.execute("INSERT INTO rpm VALUES (?, ?, 0, ?, '1', 'x86_64')", (item, named, version or "1"))
-            base.execute("INSERT INTO trans_item (trans_id, item_id, action) VALUES (?, ?, ?)", (number, item, action))
+            row = (number, item, action, int(place != cut))
+            base.execute("INSERT INTO trans_item (trans_id, item_id, action, state) VALUES (?, ?, ?, ?)", row)
     base.commit()
     base.close()
 
@@ -352,6 +356,21 @@ def test_a_package_of_which_the_older_of_two_versions_goes_stays_whose_it_was(tr
     # Whose the last version is that somebody removes, and installs again, is his.
     dnf_history(tree, came, update, repair, ("", "remove fio", [(8, "fio=2")]))
     assert seen(tree, there)["brought"] == []
+
+
+@pytest.mark.parametrize("stays", [[], [(11, "fio")]], ids=["", "told"])
+def test_a_package_of_which_the_newer_of_two_versions_goes_stays_whose_it_was(tree: Tree, stays: list[Any]) -> None:
+    """An update of it was cut off, and the way back finds both versions: dnf's history has the older one with another reason at most."""
+    tree.directory("/var/lib/rpm")
+    there = of_rpm("bash", "fio")
+    mark = history_writer.call_begins(tree.host(runner=of_rpm("bash")), ["fio"])
+    came = (f"gpuwright {mark}", "install fio", [(1, "fio")])
+    dnf_history(tree, came)
+    history_writer.call_ends(tree.host(runner=there), mark, True, [])
+    update = ("gpuwright 0123456789ab", "install fio-2", [(6, "fio=2"), (7, "fio")])
+    back = ("gpuwright 0123456789ac", "", [*stays, (8, "fio=2")])
+    dnf_history(tree, came, update, back, cut=1)
+    assert seen(tree, there)["brought"] == ["fio"]
 
 
 def test_an_old_record_is_held_against_dnfs_command_lines(tree: Tree) -> None:
