@@ -1,4 +1,5 @@
-"""What the stand-ins of Docker's own packages carry: programs that answer as an engine without anything in it, and units that run.
+"""What the stand-ins of Docker's own packages carry, and of Rocky's Podman: programs that answer as an engine without anything in it, and
+units that run.
 
 A file /var/lib/docker/simulated-images is what the engine holds, an id a line, and /var/lib/containerd/simulated-namespaces the namespaces
 of containerd. What the programs say and do besides is assumed;
@@ -21,6 +22,10 @@ _CTR = """#!/bin/sh
 case "$1" in
     namespaces) cat /var/lib/containerd/simulated-namespaces 2>/dev/null ;;
 esac
+exit 0
+"""
+_PODMAN = """#!/bin/sh
+[ "$1" != --version ] || echo "podman version @VERSION@"
 exit 0
 """
 _DOCKERD = """#!/bin/sh
@@ -80,3 +85,8 @@ def containerd(package: deb.Package, words: dict[str, str]) -> None:
     _program(package, "ctr", _CTR, words)
     package.files["/etc/containerd/config.toml"] = _CONFIG.encode()
     package.configuration.append("/etc/containerd/config.toml")
+
+
+def podman(package: deb.Package, words: dict[str, str]) -> None:
+    """Podman, which has no service."""
+    _program(package, "podman", _PODMAN, words)

@@ -748,7 +748,8 @@ _PAYLOADS: dict[str, Callable[[deb.Package, dict[str, str]], None]] = {
     ),
     "nvcc": _nvcc, "cudart": _cudart, "compat": _compat, "cudnn": _cudnn, "xz": _xz,
     "ctk": _ctk, "container_cli": _container_cli, "container_hook": _container_hook, "docker_ce": _docker_ce,
-    "docker_cli": docker_ce.command, "containerd_io": _containerd_io, "kernel": _kernel, "headers": _headers,
+    "docker_cli": docker_ce.command, "podman": docker_ce.podman, "containerd_io": _containerd_io,
+    "kernel": _kernel, "headers": _headers,
     "node_exporter": _node_exporter, "dcgm": _dcgm, "dcgm_exporter": _dcgm_exporter, "grafana": grafana.fill,
 }  # fmt: skip
 

@@ -99,7 +99,7 @@ def finish(drafted: Draft, index: PackageIndex | None, wheels: python_query.Whee
     plan["reboot_reason"] = nvidia_driver.reboot_reason(context)
     plan["rescue"] = rescue.lines(context.facts, local=request.local) if plan["reboot"] else []
     plan["rebuild"] = frameworks.rebuilds(context) if frameworks.NAME in plan["components"] else []
-    plan["takes"], plan["may_take"] = _taken(drafted, answer, context)
+    plan["takes"], plan["may_take"] = _taken(drafted, answer, context, changes=nvidia_driver.NAME in plan["components"])
     plan |= {
         "install": list(sizes.values()),
         "from_controller": _from_controller(context.stack, drafted.wish),
@@ -136,10 +136,12 @@ def finish(drafted: Draft, index: PackageIndex | None, wheels: python_query.Whee
     return document.judged(plan, request)
 
 
-def _taken(drafted: Draft, answer: PackageIndex, context: Context) -> tuple[list[Taken], list[str]]:
-    """What the transaction takes away, and what any transaction of the run may."""
+def _taken(
+    drafted: Draft, answer: PackageIndex, context: Context, *, changes: bool
+) -> tuple[list[Taken], list[str]]:
+    """What the transaction takes away, and what any transaction of the run may. ``changes``: whether the plan changes the driver."""
     facts, request = context.facts, drafted.request
-    of_driver = taking.of_driver(facts, changes=nvidia_driver.NAME in drafted.findings) | set(drafted.replaced)
+    of_driver = taking.of_driver(facts, changes=changes) | set(drafted.replaced)
     ours = of_driver | taking.of_records(facts) | set(drafted.state["packages"] if drafted.state else ())
     start = drafted.keep.get(EVERY_PACKAGE)
     of_the_set = {row["name"] for row in answer["install"] if start and row["version"].startswith(start)}

@@ -68,6 +68,19 @@ def test_upgrade_moves_the_driver_to_the_newest_build_of_its_branch() -> None:
     assert "validate" in made["components"]
 
 
+def test_an_upgrade_may_move_the_driver_that_our_own_holds_keep_where_it_is() -> None:
+    """That the driver moves is known by the answer of the index, and not before."""
+    facts = warm()
+    held = sorted(facts["driver"]["packages"])
+    draft = drafted(nodes.merged(facts, {"packages": {"holds": held}}))
+    there = facts["packages"]["installed"]
+    moves = [{"name": name, "from": there[name], "version": f"{NEWER}-1", "download_bytes": 1} for name in held]
+    made = finish(draft, {**offering(draft, NEWER, nodes.DRIVER), "install": moves})
+    assert made["ok"], made["refusals"]
+    assert {row["because"] for row in made["takes"]} == {"ours"}
+    assert {row["name"] for row in made["takes"]} == set(held)
+
+
 def test_upgrade_of_a_node_that_has_the_newest_changes_nothing() -> None:
     draft = drafted(warm())
     assert finish(draft, offering(draft, nodes.DRIVER))["changes"] == []
