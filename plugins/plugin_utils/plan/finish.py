@@ -136,9 +136,7 @@ def finish(drafted: Draft, index: PackageIndex | None, wheels: python_query.Whee
     return document.judged(plan, request)
 
 
-def _taken(
-    drafted: Draft, answer: PackageIndex, context: Context, *, changes: bool
-) -> tuple[list[Taken], list[str]]:
+def _taken(drafted: Draft, answer: PackageIndex, context: Context, *, changes: bool) -> tuple[list[Taken], list[str]]:
     """What the transaction takes away, and what any transaction of the run may. ``changes``: whether the plan changes the driver."""
     facts, request = context.facts, drafted.request
     of_driver = taking.of_driver(facts, changes=changes) | set(drafted.replaced)

@@ -62,10 +62,17 @@ _SIGNING_KEYS = ("/var/lib/dkms/mok.key", "/var/lib/dkms/mok.pub")
 _ENGINE_SERVICES = ("docker.service", "containerd.service")
 _KEY = "gpg-pubkey-"
 
+#: A removal needs no package source: one that cannot be read, as that of NVIDIA's that somebody has written beside ours, stops none. Nor
+#: does apt keep what it read of them so. The role says the same.
+WITHOUT_SOURCES = [
+    *("-o", "Dir::Etc::SourceList=/dev/null", "-o", "Dir::Etc::SourceParts=/dev/null"),
+    *("-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache="),
+]
 #: What the engine needs: names of packages begin a line, everything else that apt tells is indented.
 _APT_NEEDS = [
+    "apt-cache",
+    *WITHOUT_SOURCES,
     *(
-        "apt-cache",
         "depends",
         "--recurse",
         "--installed",
@@ -81,7 +88,7 @@ _DNF_NEEDS = [
     *("--recursive", "--queryformat", "%{name}"),
 ]
 #: No module tells what apt would remove besides. It prints "Purg NAME [VERSION]" or "Remv NAME [VERSION]" for each package.
-_TRIAL = ["apt-get", "--simulate", "--allow-change-held-packages", "purge"]
+_TRIAL = ["apt-get", *WITHOUT_SOURCES, "--simulate", "--allow-change-held-packages", "purge"]
 _GOING = re.compile(r"(?:Purg|Remv) (\S+)")
 _LIST = re.compile(r"_Packages.*")
 _LIST_KINDS = ("Packages", "InRelease", "Release", "Release.gpg")
@@ -250,6 +257,10 @@ def goes(context: Context, plan: Mapping[str, object]) -> RemovalWork:
     there = {each["item"] for each in given["there"] if each["stat"]["exists"]}
     _refuse_unmarked(wanted["environments"], there)
     stays = engines.staying(facts, wanted["packages"], said)
+    errors = _errors(given["answers"])
+    _refuse_unsaid(
+        [engine for engine in engines.of_packages(wanted["packages"]) if engine.title in stays], facts, errors
+    )
     kept = _kept(facts, wanted["packages"], stays, said)
     if set(kept) - set(given["kept"]):
         kept = [name for name in wanted["packages"] if name in {*kept, *given["kept"]}]
@@ -260,7 +271,7 @@ def goes(context: Context, plan: Mapping[str, object]) -> RemovalWork:
             "told": engines.told(facts, stays, kept),
         }
     packages = _without(wanted["packages"], given["kept"])
-    _refuse_untried(packages, said, given.get("untried"))
+    _refuse_untried(packages, errors, given.get("untried"))
     _refuse_others(packages, [*_going(said.get(tuple(_TRIAL + packages)) or ()), *given["others"]], given["also"])
     settings = sections.history(facts).get("settings") or ()
     removed = [
@@ -311,6 +322,15 @@ def _questions(facts: Facts, wanted: Removal, packages: Sequence[str]) -> Questi
 def _said(answers: Iterable[Answer]) -> dict[tuple[str, ...], list[str] | None]:
     """What each program printed; None where it did not say that it went well."""
     return {tuple(each["item"]): each.get("stdout_lines") or [] if each.get("rc") == 0 else None for each in answers}
+
+
+def _errors(answers: Iterable[Answer]) -> dict[tuple[str, ...], str]:
+    """Why a program did not say that it went well, of those that did not."""
+    return {
+        tuple(each["item"]): each.get("error") or f"it ended with {each.get('rc')}"
+        for each in answers
+        if each.get("rc") != 0
+    }
 
 
 def _needs_question(facts: Facts, engine: Engine) -> list[str]:
@@ -390,9 +410,24 @@ def _refuse_others(packages: Sequence[str], going: Iterable[str], also: Collecti
         )
 
 
-def _refuse_untried(packages: Sequence[str], said: engines.Said, by_dnf: str | None) -> None:
+def _refuse_unsaid(stays: Iterable[Engine], facts: Facts, errors: Mapping[tuple[str, ...], str]) -> None:
+    """What an engine needs stays with it: nothing goes while nobody knows what that is."""
+    found = [
+        f"{engine.title} ({errors[asked]})"
+        for engine in stays
+        if (asked := tuple(_needs_question(facts, engine))) in errors
+    ]
+    if found:
+        raise StepRefused(
+            "Expected the package manager to say what an engine needs that stays."
+            f" Found no answer for {', '.join(found)}. Nothing was removed."
+            " What to do: correct what it names (apt-get check; dnf check), then run again."
+        )
+
+
+def _refuse_untried(packages: Sequence[str], errors: Mapping[tuple[str, ...], str], by_dnf: str | None) -> None:
     trial = tuple(_TRIAL + list(packages))
-    reason = by_dnf or ("apt-get fails" if trial in said and said[trial] is None else None)
+    reason = by_dnf or (f"apt-get fails: {errors[trial]}" if trial in errors else None)
     if reason:
         raise StepRefused(
             f"Expected the package manager to try the removal of {len(packages)} packages. Found: {reason}. Nothing was removed."

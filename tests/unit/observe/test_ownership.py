@@ -299,7 +299,9 @@ def dnf_history(node: Tree, *calls: tuple[str, str, Sequence[tuple[int, str]]], 
     path.unlink(missing_ok=True)
     base = sqlite3.connect(path)
     base.execute("CREATE TABLE trans (id INTEGER PRIMARY KEY, cmdline TEXT, comment TEXT)")
-    base.execute("CREATE TABLE trans_item (id INTEGER PRIMARY KEY, trans_id INTEGER, item_id INTEGER, action INTEGER, state INTEGER)")
+    base.execute(
+        "CREATE TABLE trans_item (id INTEGER PRIMARY KEY, trans_id INTEGER, item_id INTEGER, action INTEGER, state INTEGER)"
+    )
     base.execute("CREATE TABLE rpm (item_id INTEGER, name TEXT, epoch INT, version TEXT, release TEXT, arch TEXT)")
     for place, (comment, command, items) in enumerate(calls):
         number = base.execute("INSERT INTO trans (cmdline, comment) VALUES (?, ?)", (command, comment)).lastrowid

@@ -98,7 +98,8 @@ def test_apt_is_asked_for_its_lists_and_tries_the_removal() -> None:
     lists, trial = ask["commands"]
     assert lists[:4] == ["apt-get", "indextargets", "--format", "$(FILENAME)"]
     assert f"Dir::Etc::SourceList={_SOURCE}" in lists
-    assert trial == ["apt-get", "--simulate", "--allow-change-held-packages", "purge", "libcuda1", "gdisk", "fio"]
+    trying = ["apt-get", *removal_work.WITHOUT_SOURCES, "--simulate", "--allow-change-held-packages", "purge"]
+    assert trial == [*trying, "libcuda1", "gdisk", "fio"]
     assert (ask["there"], ask["rpms"]) == ([_MARK, _UNFINISHED], [])
 
 
@@ -114,6 +115,28 @@ def test_a_removal_that_the_package_manager_does_not_try_is_refused(manager: str
     facts = nodes.bare(packages={"manager": manager})
     with pytest.raises(StepRefused, match=given.get("untried", "apt-get fails")):
         goes(wanted(), ("purge", None), facts=facts, **given)
+
+
+def test_what_apt_said_is_told_where_it_does_not_try() -> None:
+    facts = nodes.bare()
+    found = answers(asked(wanted(), facts), ("purge", None))
+    found[-1] = {**found[-1], "rc": 100, "error": "E: Conflicting values set for option Trusted"}
+    with pytest.raises(StepRefused, match=r"apt-get fails: E: Conflicting values set for option Trusted\. Nothing was"):
+        goes(wanted(), facts=facts, answers=found)
+
+
+def test_nothing_goes_where_nobody_says_what_an_engine_needs_that_stays() -> None:
+    facts = engine(active=False)
+    with pytest.raises(StepRefused, match=r"Found no answer for Docker \(it ended with None\). Nothing was removed"):
+        goes(wanted(packages=["docker.io", "containerd"]), ("apt-cache", None), facts=facts)
+
+
+def test_the_role_removes_without_package_sources_as_the_trial_does() -> None:
+    """One that cannot be read, as that of NVIDIA's that somebody wrote beside ours, stops no removal."""
+    words = yaml.safe_load((floors.ROOT / "roles/remove/vars/main.yml").read_text())["__remove_apt"]
+    given = "\0".join(words)
+    assert "\0".join(removal_work.WITHOUT_SOURCES) in given
+    assert "--allow-change-held-packages" in words
 
 
 def test_without_packages_no_removal_is_tried() -> None:

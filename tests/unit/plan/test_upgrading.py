@@ -75,7 +75,9 @@ def test_an_upgrade_may_move_the_driver_that_our_own_holds_keep_where_it_is() ->
     draft = drafted(nodes.merged(facts, {"packages": {"holds": held}}))
     there = facts["packages"]["installed"]
     moves = [{"name": name, "from": there[name], "version": f"{NEWER}-1", "download_bytes": 1} for name in held]
-    made = finish(draft, {**offering(draft, NEWER, nodes.DRIVER), "install": moves})
+    index = offering(draft, NEWER, nodes.DRIVER)
+    index["install"] = moves
+    made = finish(draft, index)
     assert made["ok"], made["refusals"]
     assert {row["because"] for row in made["takes"]} == {"ours"}
     assert {row["name"] for row in made["takes"]} == set(held)
