@@ -202,7 +202,11 @@ def take_back(
     ours |= set(to_do["restore"]["packages"] if to_do["restore"] else ())
     plan["may_take"] = sorted({*ours, *request.allow_remove})
     plan["reboot"], plan["reboot_reason"] = reason is not None and bool(found), reason
-    plan["warnings"] = [*unproven(facts), *([_stays(text) for text in (*lost, *told)] if found else [])]
+    plan["warnings"] = [
+        *unproven(facts),
+        *([_stays(text) for text in (*lost, *told)] if found else []),
+        *(_half_done(facts) if found else []),
+    ]
     if index and restores:
         plan["install"] = list(index["install"])
         plan |= {"download_bytes": index["download_bytes"] or 0, "disk_bytes": index["disk_bytes"] or 0}
@@ -225,6 +229,15 @@ def take_back(
     )
     plan["ok"] = not plan["refusals"]
     return document.judged(plan, request)
+
+
+def _half_done(facts: Facts) -> list[Why]:
+    """That a transaction was cut off, and what becomes of it."""
+    if not removal_work.half_done(facts):
+        return []
+    detail = facts["packages"].get("interrupted_detail") or "unfinished packages"
+    text = f"the package manager was interrupted ({detail}): dpkg removes what is gpuwright's, and finishes the rest"
+    return [{"rule": "removal-half-done", "text": text, "source": "gpuwright"}]
 
 
 def _stays(text: str) -> Why:

@@ -90,6 +90,8 @@ _DNF_NEEDS = [
 #: No module tells what apt would remove besides. It prints "Purg NAME [VERSION]" or "Remv NAME [VERSION]" for each package.
 _TRIAL = ["apt-get", *WITHOUT_SOURCES, "--simulate", "--allow-change-held-packages", "purge"]
 _GOING = re.compile(r"(?:Purg|Remv) (\S+)")
+#: The trial where apt was cut off: it refuses each call then. dpkg itself takes away what it is told and nothing else, half done or not.
+_TRIAL_OF_DPKG = ["dpkg", "--no-act", "--force-hold", "--force-remove-reinstreq", "--purge"]
 _LIST = re.compile(r"_Packages.*")
 _LIST_KINDS = ("Packages", "InRelease", "Release", "Release.gpg")
 _APT_SOURCES = "/etc/apt/sources.list.d/"
@@ -200,8 +202,9 @@ class RemovalWork(TypedDict, total=False):
     ``driver``: whether something of ``by_role`` (roles that take back what they did, each by tasks of its own), ``restore`` (a driver) and
     ``runfile`` (an uninstaller) is to be done.
     ``packages`` go: apt purges those in ``purged``, and only removes those in ``removed``, of which a purge would delete data, or settings
-    that lay here before. ``also``: what dnf takes away: packages of ours and those that may go with them; ``keys``: rpm's own of package
-    sources. ``locks``: whether lines of ours may be in dnf's list. ``streams``: module streams to go back to; ``stream_files``: what dnf
+    that lay here before. ``half_done``: see the function. ``also``: what dnf takes away: packages of ours and those that may go with
+    them; ``keys``: rpm's own of package sources. ``locks``: whether lines of ours may be in dnf's list. ``streams``: module streams to
+    go back to; ``stream_files``: what dnf
     keeps of those that nobody had enabled, as patterns. ``made``: what packages made for themselves. ``engine``: whether its group goes.
     ``hooks``: programs that give the boot loader its default back. ``reload``: whether units of systemd went; ``menu``: whether the boot
     menu has to be written. Of files that were put aside ``put_back`` are those in whose place is nothing; of those in ``unmark`` the
@@ -221,6 +224,7 @@ class RemovalWork(TypedDict, total=False):
     containerd: busy.Restart
     environments: list[str]
     packages: list[str]
+    half_done: bool
     removed: list[str]
     purged: list[str]
     units: list[str]
@@ -271,8 +275,11 @@ def goes(context: Context, plan: Mapping[str, object]) -> RemovalWork:
             "told": engines.told(facts, stays, kept),
         }
     packages = _without(wanted["packages"], given["kept"])
-    _refuse_untried(packages, errors, given.get("untried"))
-    _refuse_others(packages, [*_going(said.get(tuple(_TRIAL + packages)) or ()), *given["others"]], given["also"])
+    trial = (*_trial(facts), *packages)
+    untried = packages and facts["packages"]["manager"] == "apt" and trial not in said
+    reason = f"{trial[0]}: {errors[trial]}" if trial in errors else "it was asked in another state" if untried else None
+    _refuse_untried(packages, given.get("untried") or reason)
+    _refuse_others(packages, [*_going(said.get(trial) or ()), *given["others"]], given["also"])
     settings = sections.history(facts).get("settings") or ()
     removed = [
         name for name in packages if name in settings or _data_of(facts, name, packages, wanted["files"], said, there)
@@ -306,7 +313,7 @@ def _questions(facts: Facts, wanted: Removal, packages: Sequence[str]) -> Questi
     if manager == "apt":
         commands += [_list_question(path) for path in wanted["files"] if path.startswith(_APT_SOURCES)]
         commands += [_data_question(path, wanted["files"]) for name in packages for path in _searched(name)]
-        commands += [[*_TRIAL, *packages]] if packages else []
+        commands += [[*_trial(facts), *packages]] if packages else []
     marks = [mark for path in wanted["environments"] for mark in _marks(path)]
     purged = [path for name in packages for path in _PURGED.get(name, ())]
     keys = _SIGNING_KEYS if "dkms" in packages else ()
@@ -317,6 +324,15 @@ def _questions(facts: Facts, wanted: Removal, packages: Sequence[str]) -> Questi
         ),
         "rpms": _rpms(packages) if manager == "dnf" else [],
     }
+
+
+def half_done(facts: Facts) -> bool:
+    """Whether a transaction of apt was cut off, so that dpkg removes and finishes the rest. rpm leaves nothing that is in the way."""
+    return facts["packages"]["manager"] == "apt" and bool(facts["packages"]["interrupted"])
+
+
+def _trial(facts: Facts) -> list[str]:
+    return _TRIAL_OF_DPKG if half_done(facts) else _TRIAL
 
 
 def _said(answers: Iterable[Answer]) -> dict[tuple[str, ...], list[str] | None]:
@@ -425,13 +441,11 @@ def _refuse_unsaid(stays: Iterable[Engine], facts: Facts, errors: Mapping[tuple[
         )
 
 
-def _refuse_untried(packages: Sequence[str], errors: Mapping[tuple[str, ...], str], by_dnf: str | None) -> None:
-    trial = tuple(_TRIAL + list(packages))
-    reason = by_dnf or (f"apt-get fails: {errors[trial]}" if trial in errors else None)
+def _refuse_untried(packages: Sequence[str], reason: str | None) -> None:
     if reason:
         raise StepRefused(
             f"Expected the package manager to try the removal of {len(packages)} packages. Found: {reason}. Nothing was removed."
-            " What to do: correct what it names (apt-get check, apt-get --fix-broken install; dnf check), then run again."
+            " What to do: correct what it names (apt-get check, dpkg --audit; dnf check), then run again."
         )
 
 
@@ -501,6 +515,7 @@ def _of_packages(
     services = facts["services"]
     return {
         "packages": packages,
+        "half_done": half_done(facts),
         "units": [
             name
             for name in _without(wanted["services"], _ENGINE_SERVICES)

@@ -43,6 +43,9 @@ def wanted(**changes: Any) -> dict[str, Any]:
     }
 
 
+_DPKG_TRIES = ["dpkg", "--no-act", "--force-hold", "--force-remove-reinstreq", "--purge"]
+
+
 def plan(remove: dict[str, Any], **changes: Any) -> dict[str, Any]:
     return {"remove": remove, "changes": [], "restore": remove["restore"], "allow_busy": False, **changes}
 
@@ -113,7 +116,7 @@ def test_settings_that_lay_there_before_their_package_came_are_not_purged() -> N
 @pytest.mark.parametrize(("manager", "given"), [("apt", {}), ("dnf", {"untried": "the rpmdb is broken"})])
 def test_a_removal_that_the_package_manager_does_not_try_is_refused(manager: str, given: Any) -> None:
     facts = nodes.bare(packages={"manager": manager})
-    with pytest.raises(StepRefused, match=given.get("untried", "apt-get fails")):
+    with pytest.raises(StepRefused, match=given.get("untried", "apt-get: it ended with None")):
         goes(wanted(), ("purge", None), facts=facts, **given)
 
 
@@ -121,7 +124,7 @@ def test_what_apt_said_is_told_where_it_does_not_try() -> None:
     facts = nodes.bare()
     found = answers(asked(wanted(), facts), ("purge", None))
     found[-1] = {**found[-1], "rc": 100, "error": "E: Conflicting values set for option Trusted"}
-    with pytest.raises(StepRefused, match=r"apt-get fails: E: Conflicting values set for option Trusted\. Nothing was"):
+    with pytest.raises(StepRefused, match=r"apt-get: E: Conflicting values set for option Trusted\. Nothing was"):
         goes(wanted(), facts=facts, answers=found)
 
 
@@ -137,6 +140,27 @@ def test_the_role_removes_without_package_sources_as_the_trial_does() -> None:
     given = "\0".join(words)
     assert "\0".join(removal_work.WITHOUT_SOURCES) in given
     assert "--allow-change-held-packages" in words
+
+
+def test_dpkg_removes_and_finishes_the_rest_where_a_transaction_of_apt_was_cut_off() -> None:
+    facts = nodes.bare(packages={"interrupted": True, "interrupted_detail": "dpkg has 8 unfinished steps"})
+    ask = asked(wanted(), facts)
+    assert ask["commands"] == [[*_DPKG_TRIES, "libcuda1", "gdisk", "fio"]]
+    assert goes(wanted(), facts=facts)["half_done"] is True
+    found = [{"item": ask["commands"][0], "rc": 1, "stdout_lines": [], "error": "company-vpn depends on libcuda1"}]
+    with pytest.raises(StepRefused, match="dpkg: company-vpn depends on libcuda1"):
+        goes(wanted(), facts=facts, answers=found)
+
+
+def test_what_was_tried_before_a_transaction_was_cut_off_says_nothing() -> None:
+    now = nodes.bare(packages={"interrupted": True, "interrupted_detail": "x"})
+    with pytest.raises(StepRefused, match="it was asked in another state"):
+        goes(wanted(), facts=now, answers=answers(asked(wanted())))
+
+
+def test_rpm_leaves_nothing_that_is_in_the_way() -> None:
+    facts = dnf(packages={"interrupted": True, "interrupted_detail": "two versions"})
+    assert goes(wanted(), facts=facts)["half_done"] is False
 
 
 def test_without_packages_no_removal_is_tried() -> None:
