@@ -65,7 +65,8 @@ def unit(program: str, title: str, more: str = "") -> str:
     return _UNIT.replace("@PROGRAM@", program).replace("@NAME@", title).replace("@MORE@", more)
 
 
-DOCKER_UNIT = unit("dockerd", "Docker", "After=containerd.service\n")
+# As moby's own unit: it brings containerd up.
+DOCKER_UNIT = unit("dockerd", "Docker", "After=containerd.service\nWants=containerd.service\n")
 CONTAINERD_UNIT = unit("containerd", "containerd")
 
 

@@ -77,6 +77,8 @@ _PULL_IDLE = 600.0
 _SOCKETS = ("/run/docker.sock", "/var/run/docker.sock")
 # States of the sockets of clients (SS_CONNECTING, which nobody has answered yet, and SS_CONNECTED of linux/net.h) in /proc/net/unix.
 _CONNECTED = ("02", "03")
+# The last words of a row: the path and the inode of a socket, and those of its other end, which are * and 0 where there is none.
+_ENDS, _END_FIELDS = ("ss", "-xnH", "state", "connected"), 4
 # Slurm has one for each step of a job, and one that holds its cgroup scope and is no job.
 _STEP, _SCOPE = "slurmstepd", "infinity"
 # Processes whose command lines are read.
@@ -177,6 +179,16 @@ def _pulls(host: Host, data_root: str) -> list[EngineWork]:
 
 
 def _clients(host: Host) -> int:
-    """Connections to Docker: what is done by one, nobody else can tell. Those from containers are not among them."""
+    """Connections to Docker: what is done by one, nobody else can tell. Those from containers are not among them.
+
+    Docker keeps some whose client is gone: they end nothing.
+    """
     rows = [line.split() for line in (host.read("/proc/net/unix", _FACT, limit=1 << 22) or "").splitlines()]
-    return sum(len(row) == 8 and row[5] in _CONNECTED and row[7] in _SOCKETS for row in rows)
+    there = [row[6] for row in rows if len(row) == 8 and row[5] in _CONNECTED and row[7] in _SOCKETS]
+    return len(set(there) - _left(host)) if there else 0
+
+
+def _left(host: Host) -> set[str]:
+    """The sockets (inodes) that have no other end any more, as iproute2 tells; of a machine without it none."""
+    rows = [line.split() for line in host.run(_ENDS).out.splitlines()]
+    return {row[-3] for row in rows if len(row) >= _END_FIELDS and row[-1] == "0"}

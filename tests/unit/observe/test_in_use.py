@@ -11,7 +11,7 @@ import pytest
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import processes
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import containers, in_use
-from tests.unit.observe.trees import Tree
+from tests.unit.observe.trees import Tree, answer
 
 _ROOT = "/var/lib/docker"
 _ID = "0123456789ab" * 5 + "cdef"
@@ -236,6 +236,16 @@ def test_who_is_connected_to_docker_is_counted(machine: Machine) -> None:
         "0000000000000000: 00000003 00000000 00000000 0001 03 15\n",
     )
     assert machine.seen()["docker_clients"] == 2
+
+
+def test_a_connection_whose_client_is_gone_is_no_client(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Docker 26 keeps such: after `docker run --rm` two of four, as seen on a node."""
+    rows = [f"0000000000000000: 00000003 00000000 00000000 0001 03 {inode} /run/docker.sock\n" for inode in (12, 13)]
+    machine.tree.file("/proc/net/unix", "".join(rows))
+    ends = "u_str ESTAB 0 0 /run/docker.sock 12 * 0 \nu_str ESTAB 0 0 /run/docker.sock 13 * 77\n"
+    host = machine.tree.host()
+    monkeypatch.setattr(host, "run", lambda _argv: answer(ends))
+    assert in_use.observe(host, _ROOT)["docker_clients"] == 1
 
 
 def test_the_steps_of_slurms_jobs_are_told_and_the_holder_of_its_scope_is_none(machine: Machine) -> None:
