@@ -105,9 +105,8 @@ def test_an_exporter_that_somebody_else_runs_is_left_as_it_is(machine: Node) -> 
     run = up(machine)
     assert run.code == 0, str(run)
     told = [row["text"] for row in run.written_plan["why"] if row["rule"] == "monitoring.adopted"]
-    # In a container root does not see which process of another user holds a socket.
     assert told == [
-        "a program of the user prometheus tells the metrics of this machine on [::]:9100 already: it is left as it is"
+        "prometheus-node (prometheus-node-exporter.service) tells the metrics of this machine on [::]:9100 already: it is left as it is"
     ]
     assert checks(machine)["node"] == ("pass", None)
     changed = [path for path in snapshot.differences(before, machine.tree()) if not path.startswith(_LOOKS)]

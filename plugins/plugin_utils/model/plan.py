@@ -196,14 +196,21 @@ class GivenBack(TypedDict):
     restart: bool
 
 
+class GivenRange(TypedDict):
+    """A range of subordinate ids that a user was given: the line, in the file of that path (subuid(5))."""
+
+    path: str
+    line: str
+
+
 class Removes(TypedDict, total=False):
     """What single components say of the work of the role `remove`."""
 
     mig: list[WholeCard]
     docker: bool
     containerd: GivenBack | None
-    rootless: list[list[str]]
-    """Commands that take back ranges of subordinate ids"""
+    rootless: list[GivenRange]
+    """The ranges of subordinate ids that users were given"""
     initramfs: bool
     gpu_settings: list[CardSettings]
     python: str

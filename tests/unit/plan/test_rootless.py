@@ -217,7 +217,7 @@ def test_what_was_given_and_is_there_is_taken_back_and_nothing_else() -> None:
     given = own("alice", 165536)
     facts = node(uids=[own("bob"), given], gids=[own("bob")], added={"uids": [given], "gids": []})
     removes: Any = COMPONENTS["container_toolkit"].removes(facts, [])
-    assert removes["rootless"] == [["usermod", "--del-subuids", "165536-231071", "alice"]]
+    assert removes["rootless"] == [{"path": "/etc/subuid", "line": "alice:165536:65536"}]
     assert rootless.taken_back(node()) == []
 
 

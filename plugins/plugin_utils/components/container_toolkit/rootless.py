@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts, IdRange
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Rootless as Seen
 
+    from ...model.plan import GivenRange
+
 FILES = ("/etc/subuid", "/etc/subgid")
 #: As many ids as a container has, and where useradd begins and ends (login.defs(5), SUB_UID_MIN and SUB_UID_MAX).
 COUNT = 65536
@@ -62,12 +64,12 @@ def work(context: Context) -> RootlessWork | None:
     }
 
 
-def taken_back(facts: Facts) -> list[list[str]]:
-    """The programs that take back what was given, as far as it is there."""
+def taken_back(facts: Facts) -> list[GivenRange]:
+    """What was given, as far as it is there. Its lines go, and usermod is not asked: that refuses while a user has a process."""
     added = facts["containers"]["rootless"]["added"]
     return [
-        ["usermod", option, f"{each['first']}-{each['first'] + each['count'] - 1}", each["owner"]]
-        for option, ranges in (("--del-subuids", added["uids"]), ("--del-subgids", added["gids"]))
+        {"path": path, "line": f"{each['owner']}:{each['first']}:{each['count']}"}
+        for path, ranges in zip(FILES, (added["uids"], added["gids"]), strict=True)
         for each in ranges
     ]
 
