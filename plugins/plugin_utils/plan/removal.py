@@ -480,11 +480,22 @@ def check(facts: Facts, told: Sequence[str]) -> Check:
     stays = unrecorded(facts)
     unsure = unrecorded_text(stays) if stays else "; ".join(row["text"] for row in unproven(facts))
     if not unsure:
+        told = [*told, *_unfinished(facts)]
         reason = f"all is gone that may go; {' '.join(told)}" if told else "nothing of gpuwright is on this node"
         return checks.passed("removal.left", reason=reason)
     manager = "dnf remove" if facts["packages"]["manager"] == "dnf" else "apt-get purge"
     remedy = f"take away what you do not want with {manager}, and the sources with rm"
     return checks.incomplete("removal.left", unsure, action="configure", remedy=remedy)
+
+
+def _unfinished(facts: Facts) -> list[str]:
+    """What dpkg could not finish of somebody else's, as a sentence: ours is gone."""
+    if not removal_work.half_done(facts):
+        return []
+    detail = facts["packages"]["interrupted_detail"]
+    return [
+        f"packages of somebody else's are not finished ({detail}). To see why, and to have it done: dpkg --configure -a"
+    ]
 
 
 def check_of_driver(facts: Facts, restored: Restore, *, pending: bool) -> Check:

@@ -92,6 +92,11 @@ _TRIAL = ["apt-get", *WITHOUT_SOURCES, "--simulate", "--allow-change-held-packag
 _GOING = re.compile(r"(?:Purg|Remv) (\S+)")
 #: The trial where apt was cut off: it refuses each call then. dpkg itself takes away what it is told and nothing else, half done or not.
 _TRIAL_OF_DPKG = ["dpkg", "--no-act", "--force-hold", "--force-remove-reinstreq", "--purge"]
+#: The questions of the plan are those of a node on which apt was cut off, and it is none any more; or the other way round.
+_OTHER_STATE = (
+    "Expected the package manager as it was when the removal was planned. Found: another program was cut off in it, or has repaired it,"
+    " since. Nothing was removed. What to do: run again."
+)
 _LIST = re.compile(r"_Packages.*")
 _LIST_KINDS = ("Packages", "InRelease", "Release", "Release.gpg")
 _APT_SOURCES = "/etc/apt/sources.list.d/"
@@ -203,9 +208,9 @@ class RemovalWork(TypedDict, total=False):
     ``runfile`` (an uninstaller) is to be done.
     ``packages`` go: apt purges those in ``purged``, and only removes those in ``removed``, of which a purge would delete data, or settings
     that lay here before. ``half_done``: see the function. ``also``: what dnf takes away: packages of ours and those that may go with
-    them; ``keys``: rpm's own of package sources. ``locks``: whether lines of ours may be in dnf's list. ``streams``: module streams to
-    go back to; ``stream_files``: what dnf
-    keeps of those that nobody had enabled, as patterns. ``made``: what packages made for themselves. ``engine``: whether its group goes.
+    them; ``rpm_keys``: rpm's own of package sources. ``locks``: whether lines of ours may be in dnf's list. ``streams``: module streams
+    to go back to; ``stream_files``: what dnf keeps of those that nobody had enabled, as patterns. ``made``: what packages made for
+    themselves. ``engine``: whether its group goes.
     ``hooks``: programs that give the boot loader its default back. ``reload``: whether units of systemd went; ``menu``: whether the boot
     menu has to be written. Of files that were put aside ``put_back`` are those in whose place is nothing; of those in ``unmark`` the
     lines that were put out of force count again; ``keep`` (in ``keep_directories``): copies of what would be lost, or is changed.
@@ -276,9 +281,9 @@ def goes(context: Context, plan: Mapping[str, object]) -> RemovalWork:
         }
     packages = _without(wanted["packages"], given["kept"])
     trial = (*_trial(facts), *packages)
-    untried = packages and facts["packages"]["manager"] == "apt" and trial not in said
-    reason = f"{trial[0]}: {errors[trial]}" if trial in errors else "it was asked in another state" if untried else None
-    _refuse_untried(packages, given.get("untried") or reason)
+    if packages and facts["packages"]["manager"] == "apt" and trial not in said:
+        raise StepRefused(_OTHER_STATE)
+    _refuse_untried(packages, given.get("untried") or (f"{trial[0]}: {errors[trial]}" if trial in errors else None))
     _refuse_others(packages, [*_going(said.get(trial) or ()), *given["others"]], given["also"])
     settings = sections.history(facts).get("settings") or ()
     removed = [

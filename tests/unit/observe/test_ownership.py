@@ -342,9 +342,21 @@ def test_dnfs_history_tells_by_our_comment_what_a_call_brought(tree: Tree) -> No
     assert seen(tree, there)["brought"] == ["kernel-devel-1-1.x86_64"]
 
 
-@pytest.mark.parametrize("again", [[], [(9, "fio=2"), (10, "fio=2")]], ids=["not-offered", "installed-again"])
-def test_a_package_of_which_the_older_of_two_versions_goes_stays_whose_it_was(tree: Tree, again: list[Any]) -> None:
-    """An update of it was cut off. dnf's history has the older one as removed, and the newer one as installed again where it could."""
+@pytest.mark.parametrize(
+    ("repair", "cut"),
+    [
+        # dnf's history has the older one as removed, and the newer one as installed again where a source still offers it.
+        pytest.param([(8, "fio"), (8, "bash")], -1, id="the older goes"),
+        pytest.param([(8, "fio"), (9, "fio=2"), (10, "fio=2"), (8, "bash")], -1, id="the older goes, the newer again"),
+        # On the way back the newer one goes: the older one is there with another reason at most.
+        pytest.param([(8, "fio=2")], 1, id="the newer goes"),
+        pytest.param([(11, "fio"), (8, "fio=2")], 1, id="the newer goes, the older told"),
+    ],
+)
+def test_a_package_of_which_one_of_two_versions_goes_stays_whose_it_was(
+    tree: Tree, repair: list[Any], cut: int
+) -> None:
+    """An update of it was cut off, and left both versions."""
     tree.directory("/var/lib/rpm")
     there = of_rpm("bash", "fio")
     mark = history_writer.call_begins(tree.host(runner=of_rpm("bash")), ["fio"])
@@ -352,27 +364,12 @@ def test_a_package_of_which_the_older_of_two_versions_goes_stays_whose_it_was(tr
     dnf_history(tree, came)
     history_writer.call_ends(tree.host(runner=there), mark, True, [])
     update = ("gpuwright 0123456789ab", "install fio-2", [(6, "fio=2"), (7, "fio"), (6, "bash=2"), (7, "bash")])
-    repair = ("gpuwright 0123456789ac", "", [(8, "fio"), *again, (8, "bash")])
-    dnf_history(tree, came, update, repair)
+    calls = (came, update, ("gpuwright 0123456789ac", "", repair))
+    dnf_history(tree, *calls, cut=cut)
     assert seen(tree, there)["brought"] == ["fio"]
     # Whose the last version is that somebody removes, and installs again, is his.
-    dnf_history(tree, came, update, repair, ("", "remove fio", [(8, "fio=2")]))
+    dnf_history(tree, *calls, ("", "remove fio", [(8, "fio=2"), (8, "fio")]), cut=cut)
     assert seen(tree, there)["brought"] == []
-
-
-@pytest.mark.parametrize("stays", [[], [(11, "fio")]], ids=["", "told"])
-def test_a_package_of_which_the_newer_of_two_versions_goes_stays_whose_it_was(tree: Tree, stays: list[Any]) -> None:
-    """An update of it was cut off, and the way back finds both versions: dnf's history has the older one with another reason at most."""
-    tree.directory("/var/lib/rpm")
-    there = of_rpm("bash", "fio")
-    mark = history_writer.call_begins(tree.host(runner=of_rpm("bash")), ["fio"])
-    came = (f"gpuwright {mark}", "install fio", [(1, "fio")])
-    dnf_history(tree, came)
-    history_writer.call_ends(tree.host(runner=there), mark, True, [])
-    update = ("gpuwright 0123456789ab", "install fio-2", [(6, "fio=2"), (7, "fio")])
-    back = ("gpuwright 0123456789ac", "", [*stays, (8, "fio=2")])
-    dnf_history(tree, came, update, back, cut=1)
-    assert seen(tree, there)["brought"] == ["fio"]
 
 
 def test_an_old_record_is_held_against_dnfs_command_lines(tree: Tree) -> None:

@@ -208,6 +208,14 @@ def test_an_engine_that_stays_is_in_the_plan_with_what_makes_it_go() -> None:
     assert told[0] in str(removal.check(after, told)["reason"])
 
 
+def test_what_dpkg_could_not_finish_of_others_is_told_in_the_end() -> None:
+    detail = "packages left unfinished: half-configured: company-vpn"
+    after = nodes.bare(packages={"interrupted": True, "interrupted_detail": detail})
+    reason = str(removal.check(after, [])["reason"])
+    assert f"not finished ({detail})" in reason
+    assert reason.endswith("dpkg --configure -a")
+
+
 def test_todays_file_is_told_where_the_one_that_was_put_aside_is_another() -> None:
     told = warnings(planned(node(brought=["fio"]), Machine(aside=aside("other", _LISTS[0]))))
     assert [text.partition(" ")[0] for text in told] == [_LISTS[0]]
