@@ -159,21 +159,21 @@ class Node:
         """`gpuwright VERB --json`."""
         return self._gpuwright(verb, *arguments)
 
-    def cut_up_when(self, moment: str, *arguments: str) -> str:
-        """Start `gpuwright up` and cut it off, here and on the node, as soon as the shell command MOMENT succeeds there.
+    def cut_when(self, moment: str, *arguments: str, verb: str = "up") -> str:
+        """Start `gpuwright VERB` and cut it off, here and on the node, as soon as the shell command MOMENT succeeds there.
 
         Returns what was killed on the node. Fails where the run ends before that.
         """
-        process = self._begin(*arguments)
+        process = self.begin(verb, *arguments)
         try:
             assert self.comes(moment, process), "the run ended before it could be cut off"
         finally:
             killed = snapshot.cut_off(self.name, process)
         return killed
 
-    def interrupt_up_when(self, moment: str, *arguments: str) -> int:
+    def interrupt_when(self, moment: str, *arguments: str) -> int:
         """Start `gpuwright up`, press Ctrl-C once the shell command MOMENT succeeds on the node, and wait. Returns the exit status."""
-        process = self._begin(*arguments)
+        process = self.begin("up", *arguments)
         try:
             assert self.comes(moment, process), "the run ended before it could be interrupted"
             process.send_signal(signal.SIGINT)
@@ -181,11 +181,11 @@ class Node:
         finally:
             process.kill()
 
-    def _begin(self, *arguments: str) -> subprocess.Popen[bytes]:
-        """`gpuwright up`, at work."""
+    def begin(self, verb: str, *arguments: str) -> subprocess.Popen[bytes]:
+        """`gpuwright VERB`, at work."""
         report = tempfile.mkdtemp(dir=self.inventory.parent)
         return subprocess.Popen(
-            [*command_line(), "up", "--yes", "-i", str(self.inventory), "--report", report, *arguments],
+            [*command_line(), verb, "--yes", "-i", str(self.inventory), "--report", report, *arguments],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             env=environment(),
@@ -217,7 +217,7 @@ class Node:
 
 
 def signal_dpkg(signal: str, step: str) -> str:
-    """The shell command that sends SIGNAL to the dpkg that does apt's STEP (`unpack`, `configure`); it fails where none does.
+    """The shell command that sends SIGNAL to the dpkg that does apt's STEP (`unpack`, `configure`, `remove`); it fails where none does.
 
     By its whole command line: of a dpkg that has ended, unseen by apt, the name is left, and a signal to that one succeeds without effect.
     """

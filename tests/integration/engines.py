@@ -89,7 +89,7 @@ class Engines:
         script = f'#!/bin/sh\ncase "$*" in *restart*{unit}*) touch {held}; sleep 600;; esac\nexec {real} "$@"\n'
         self.write(stand_in, script, mode="0755", owner="root:root")
         try:
-            self.machine.cut_up_when(f"test -e {held}", *_wanted(engine))
+            self.machine.cut_when(f"test -e {held}", *_wanted(engine))
         finally:
             self.machine.shell(f"rm -f {stand_in} {held}")
 

@@ -73,7 +73,8 @@ ctr -n k8s.io content label "$digest" containerd.io/gc.root=users >/dev/null
 """
 #: What packages that stay have made beside their files: their units switched on, the way to headers, and the stand-in of a container.
 _OF_STAYING = re.compile(
-    r"/etc/systemd/system/[\w-]+[.]target[.]wants/(docker|containerd)[.]service|/usr/lib/modules/[^/]+/build"
+    r"/etc/systemd/system/[\w-]+[.]target[.]wants/(docker|containerd)[.](service|socket)|/etc/rc\d[.]d/[SK]\d\ddocker"
+    r"|/usr/lib/modules/[^/]+/build"
     r"|/usr/lib/gpuwright-sim-container"
 )
 #: What an engine does with its directory is its own affair; that of its users in it is told apart.

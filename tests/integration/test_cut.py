@@ -42,7 +42,7 @@ def test_cut_off_while_the_driver_is_unpacked(make_node: Callable[..., Node], pr
     machine = make_node("cut")
     planned = {row["name"]: row["version"] for change in machine.plan().host["changes"] for row in change["packages"]}
     # Between two calls of apt's there is no dpkg: the one that works stands still until it is killed.
-    killed = machine.cut_up_when(
+    killed = machine.cut_when(
         "dpkg-query -W -f '${db:Status-Abbrev}' nvidia-kernel-open-dkms 2>/dev/null | grep -q '^i[HUF]'"
         f" && {signal_dpkg('STOP', 'unpack|configure')}"
     )
@@ -64,7 +64,7 @@ def test_cut_off_between_the_blacklist_and_the_initramfs(proven: Proven) -> None
     kernel = machine.shell("uname -r").strip()
     machine.shell(f"rm /{_BLACKLIST}; update-initramfs -u -k {kernel}")
     stand_in = _hold(machine, "update-initramfs", "*")
-    machine.cut_up_when(f"test -e {_HELD}")
+    machine.cut_when(f"test -e {_HELD}")
     machine.shell(f"rm {stand_in} {_HELD}")
     inside = f"lsinitramfs /boot/initrd.img-{kernel} | grep {_BLACKLIST} || true"
     assert "blacklist nouveau" in machine.shell(f"cat /{_BLACKLIST}")
@@ -84,7 +84,7 @@ def test_cut_off_between_the_configuration_of_docker_and_its_restart(proven: Pro
     runtimes = "docker info --format '{{json .Runtimes}}'"
     assert "nvidia" not in machine.shell(runtimes)
     stand_in = _hold(machine, "systemctl", "*restart*docker*")
-    machine.cut_up_when(f"test -e {_HELD}")
+    machine.cut_when(f"test -e {_HELD}")
     machine.shell(f"rm {stand_in} {_HELD}")
     assert "nvidia" in machine.shell("cat /etc/docker/daemon.json")
     assert "nvidia" not in machine.shell(runtimes)
@@ -101,7 +101,7 @@ def test_an_interrupted_run_gives_the_node_back(proven: Proven) -> None:
     machine = proven.take()
     machine.shell(f"rm /{_BLACKLIST}; update-initramfs -u -k $(uname -r)")
     stand_in = _hold(machine, "update-initramfs", "*")
-    assert machine.interrupt_up_when(f"test -e {_HELD} && test -e {_LOCK}") == 130
+    assert machine.interrupt_when(f"test -e {_HELD} && test -e {_LOCK}") == 130
     machine.shell(f"test ! -e {_LOCK}")
     machine.shell(f"rm {stand_in} {_HELD}")
     machine.shell("pkill -f '[s]bin/update-initramfs' || true")
@@ -136,7 +136,7 @@ def test_cut_off_while_an_environment_is_built(proven: Proven) -> None:
     machine = proven.take()
     environment = "/opt/gpuwright/pytorch"
     machine.shell(f"{environment}/bin/python -m pip uninstall -qy torchaudio")
-    machine.cut_up_when("pgrep -f -- '-m [p]ip --isolated .* install '")
+    machine.cut_when("pgrep -f -- '-m [p]ip --isolated .* install '")
     assert ".unfinished" in machine.shell("ls -A /opt/gpuwright/.pytorch")
     # What is in use works as it did.
     machine.shell(f"cd / && {environment}/bin/python -c 'import torch; torch.__version__'")

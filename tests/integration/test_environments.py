@@ -99,7 +99,7 @@ def test_an_upgrade_that_is_cut_off_leaves_the_old_one_and_the_next_run_complete
     assert [(row["component"], row["action"]) for row in planned.host["changes"]][:1] == [("frameworks", "upgrade")], (
         str(planned)
     )
-    machine.cut_up_when("pgrep -f '[/]bin/uv --config-file'")
+    machine.cut_when("pgrep -f '[/]bin/uv --config-file'")
     assert ".uv" in machine.shell(f"ls -A {_BUILDS}").split()
     assert machine.shell("pgrep -f '[/]bin/uv --config-file' || true") == ""
     assert f"torch=={_OLD}" in machine.shell("/opt/gpuwright/pytorch/bin/python -m pip freeze").split()

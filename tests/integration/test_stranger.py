@@ -9,17 +9,16 @@ from __future__ import annotations
 import os
 import random
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pytest
 
-from tests.sim import node, settings
+from tests.sim import node
 
 from . import snapshot
-from .conftest import Node, Run, command_line, environment
+from .conftest import Node, Run
 from .strangers import APT, DNF, Strangers, System
 
 pytestmark = pytest.mark.sim
@@ -28,7 +27,7 @@ _ORDERS = int(os.environ.get("GPUWRIGHT_STRANGER_ORDERS", "10"))
 _SEED = int(os.environ.get("GPUWRIGHT_STRANGER_SEED", "4100"))
 _DRIVER = ("driver=580.126.20", "driver")
 #: Seconds of a run within which it is cut off.
-_LONGEST = {"up": 40.0, "upgrade": 25.0, "rollback": 25.0, "remove": 10.0}
+_LONGEST = {"up": 40.0, "upgrade": 25.0, "rollback": 25.0, "remove": 30.0}
 #: What people do while gpuwright is at work on their machine, or between its runs.
 _BETWEEN = ("install", "note", "edit", "conflict", "power")
 
@@ -145,15 +144,7 @@ class _Life:
 
     def _cut(self, verb: str) -> None:
         """Begin a run and cut it off at a random moment: killed, out of power, or out of reach."""
-        words = [*command_line(), verb, "--yes", *self._arguments(verb), "-i", str(self.machine.inventory)]
-        process = subprocess.Popen(
-            [*words, "--report", tempfile.mkdtemp(dir=self.machine.inventory.parent)],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env=environment(),
-            cwd=settings.CLONE,
-            start_new_session=True,
-        )
+        process = self.machine.begin(verb, *self._arguments(verb))
         try:
             process.wait(self.chance.uniform(3, _LONGEST[verb]))
         except subprocess.TimeoutExpired:

@@ -123,7 +123,7 @@ def test_cut_off_in_the_middle_the_other_one_works_and_the_next_run_completes(ma
     wish(machine, "11.8.0")
     machine.shell(f"touch {_WAITS}")
     try:
-        machine.cut_up_when("test -e /run/held")
+        machine.cut_when("test -e /run/held")
     finally:
         machine.shell(f"rm -f {_WAITS} /run/held")
     assert record(machine, "11.8")["state"] == "staged"

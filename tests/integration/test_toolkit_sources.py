@@ -112,7 +112,7 @@ def test_cut_off_while_its_packages_are_unpacked_the_next_run_completes(machine:
     machine.shell(
         "apt-get purge -qy cuda-nvcc-13-0 cuda-cudart-13-0 2>/dev/null || dnf -qy remove cuda-nvcc-13-0 cuda-cudart-13-0"
     )
-    machine.cut_up_when(f"ls {_HOME} 2>/dev/null | grep -q .")
+    machine.cut_when(f"ls {_HOME} 2>/dev/null | grep -q .")
     assert _DRIVER in machine.shell("nvidia-smi -q | grep 'Driver Version'")
     healed = machine.up()
     assert healed.code == 0, str(healed)
@@ -182,7 +182,7 @@ def cut_while_it_is_unpacked(machine: Node) -> None:
     ).format(machine.shell("command -v tar").strip())
     machine.shell(f"printf '{script}' > {_TAR}; chmod 755 {_TAR}")
     try:
-        machine.cut_up_when("test -e /run/held")
+        machine.cut_when("test -e /run/held")
     finally:
         machine.shell(f"rm -f {_TAR} /run/held")
     assert json.loads(machine.shell(f"cat {_RECORD}"))["state"] == "begun"

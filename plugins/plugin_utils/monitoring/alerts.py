@@ -41,6 +41,8 @@ _DISKS = 'fstype!~"tmpfs|ramfs|squashfs|overlay|iso9660|nsfs|fuse.*|nfs.*|cifs|l
 _DAY = 86400
 _END_OF_LIFE_DAYS = 180
 _HELD_MIB = 2048
+#: Checks of the watch whose fault has an alert of its own (Drift, ProofNotPass), which waits as long or longer: it could not silence them.
+_TOLD_OTHERWISE = "seals[.].+|proof[.].+"
 _NEW_XID = "gpuwright:xid:new"
 _DOCTOR = "gpuwright doctor -i FLEET -l {{ $labels.host }}"
 _RESET = "nvidia-smi --gpu-reset -i {{ $labels.gpu }}"
@@ -387,9 +389,11 @@ unless on (host) {_host(told)}""",
             name="CheckFailed",
             severity="ticket",
             wait="30m",
-            expression='max by (host, gpu, check) (gpuwright_check_failed{severity=~"critical|fatal"}) == 1',
+            expression='max by (host, gpu, check) (gpuwright_check_failed{severity=~"critical|fatal",'
+            f'check!~"{_TOLD_OTHERWISE}"}}) == 1',
             summary="{{ $labels.check }} fails on {{ $labels.host }}",
-            meaning="A quick check of the watch fails that says that the machine, or a card, is not fit for work.",
+            meaning="A quick check of the watch fails that says that the machine, or a card, is not fit for work. "
+            "What drifted and a proof that did not pass have alerts of their own.",
             command=f"{_DOCTOR} names the remedy",
             source="the severity of the check: critical or fatal",
         ),

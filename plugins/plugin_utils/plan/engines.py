@@ -156,15 +156,23 @@ def staying(facts: Facts, packages: Collection[str], said: Said) -> dict[str, st
     return {title: why for title, why in found.items() if why}
 
 
-def told(facts: Facts, stays: Mapping[str, str], kept: Collection[str]) -> list[str]:
-    """What stays with its data, why, and what makes it go, as sentences."""
+def told(facts: Facts, stays: Mapping[str, str], kept: Mapping[str, Sequence[str]]) -> list[str]:
+    """What stays with its data, why, and what makes it go, as sentences. ``kept``: the packages by engine; what two of them need
+    is named with neither.
+    """
     return [
         f"{engine.title} stays with all that it has and needs: {stays[engine.title]}. To have it removed:"
         f" {'' if _runs(facts, engine) else f'start it (systemctl start {engine.daemon}), '}delete what it holds ({engine.empty}), then"
-        f" {_REMOVE[facts['packages']['manager'] or 'apt']} {' '.join(kept)}"
+        f" {_REMOVE[facts['packages']['manager'] or 'apt']} {' '.join(_alone(engine, kept))}"
         for engine in ENGINES
         if engine.title in stays
     ]
+
+
+def _alone(engine: Engine, kept: Mapping[str, Sequence[str]]) -> list[str]:
+    """The packages of an engine, and what it alone needs."""
+    others = {name for title, names in kept.items() if title != engine.title for name in names}
+    return [name for name in kept[engine.title] if name in engine.packages or name not in others]
 
 
 def data_of(packages: Collection[str]) -> list[str]:

@@ -270,14 +270,15 @@ def goes(context: Context, plan: Mapping[str, object]) -> RemovalWork:
     _refuse_unsaid(
         [engine for engine in engines.of_packages(wanted["packages"]) if engine.title in stays], facts, errors
     )
-    kept = _kept(facts, wanted["packages"], stays, said)
-    if set(kept) - set(given["kept"]):
-        kept = [name for name in wanted["packages"] if name in {*kept, *given["kept"]}]
+    by_engine = _kept(facts, wanted["packages"], stays, said)
+    of_engines = {*chain(*by_engine.values())}
+    if of_engines - set(given["kept"]):
+        kept = [name for name in wanted["packages"] if name in {*of_engines, *given["kept"]}]
         return {
             "ask": _questions(facts, wanted, _without(wanted["packages"], kept)),
             "again": True,
             "kept": kept,
-            "told": engines.told(facts, stays, kept),
+            "told": engines.told(facts, stays, by_engine),
         }
     packages = _without(wanted["packages"], given["kept"])
     trial = (*_trial(facts), *packages)
@@ -293,7 +294,7 @@ def goes(context: Context, plan: Mapping[str, object]) -> RemovalWork:
         "again": False,
         "kept": given["kept"],
         "told": [
-            *engines.told(facts, stays, given["kept"]),
+            *engines.told(facts, stays, by_engine),
             *_told(facts, packages, removed, there),
             *_told_of_files(facts, given["aside"]),
         ],
@@ -361,15 +362,15 @@ def _needs_question(facts: Facts, engine: Engine) -> list[str]:
     return [*asked, *(there or engine.packages)[:1]]
 
 
-def _kept(facts: Facts, packages: Sequence[str], stays: Collection[str], said: engines.Said) -> list[str]:
-    """The packages that stay: engines, with all that they need."""
-    kept: set[str] = set()
+def _kept(facts: Facts, packages: Sequence[str], stays: Collection[str], said: engines.Said) -> dict[str, list[str]]:
+    """The packages that stay, by the title of their engine: it, with all that it needs."""
+    kept = {}
     for engine in engines.of_packages(packages):
         if engine.title in stays:
-            needs = said.get(tuple(_needs_question(facts, engine)))
-            kept |= {*engine.packages, *engine.beside, *_needs(needs or ())}
-            kept |= {name for name in packages if engine.works_with.match(name)}
-    return [name for name in packages if name in kept]
+            needs = _needs(said.get(tuple(_needs_question(facts, engine))) or ())
+            its = {*engine.packages, *engine.beside, *needs}
+            kept[engine.title] = [name for name in packages if name in its or engine.works_with.match(name)]
+    return kept
 
 
 def _searched(package: str) -> Sequence[str]:

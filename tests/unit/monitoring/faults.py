@@ -227,6 +227,15 @@ HARMLESS: dict[str, Fault] = {
         {of_card("GPU_UTIL"): lambda minute: 0 if minute % 5 else 30}, 0, {}
     ),
     "a note beside another Xid": Fault({}, 0, {}, new=xid(45)),
+    "what Drift and ProofNotPass tell, once more": Fault(
+        {},
+        0,
+        {},
+        new={
+            f'gpuwright_check_failed{{{_NODE},check="{check}",severity="critical",gpu=""}}': constant(1)
+            for check in ("seals.nouveau_blacklist", "proof.age")
+        },
+    ),
     "an old Xid that is still counted": Fault({}, 0, {}),
     "a card whose links of NVLink never were up": Fault(
         {}, 0, {}, before={rf'^gpuwright_nvlink_links\{{host="{HOST}".*state="active"': constant(0)}

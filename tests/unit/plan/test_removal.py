@@ -201,11 +201,22 @@ def test_an_engine_that_stays_is_in_the_plan_with_what_makes_it_go() -> None:
     assert (plan["remove"]["packages"], plan["remove"]["kept"]) == (["fio"], ["docker.io", "containerd"])
     told = warnings(plan)
     assert "systemctl start docker" in told[0]
-    assert "apt-get purge docker.io containerd" in told[0]
+    assert [text.rpartition("then ")[2] for text in told] == ["apt-get purge docker.io", "apt-get purge containerd"]
     assert [argv[-1] for argv in machine.asked[-1]["commands"] if "purge" in argv] == ["fio"]
     after = node(brought=["docker.io", "containerd"])
     assert removal.left(after, plan["remove"]["kept"]) == ""
     assert told[0] in str(removal.check(after, told)["reason"])
+
+
+def test_what_makes_an_engine_go_takes_no_other_one_along() -> None:
+    facts = node(brought=["dkms", "docker.io", "fio", "runc", "make"])
+    facts["containers"]["docker"]["active"] = False
+    # DKMS answers both questions so: it holds two modules, and needs make.
+    told = warnings(planned(facts, Machine(("docker.io", ["docker.io", "runc"]), ("dkms", ["dkms", "make"]))))
+    assert {text.partition(" ")[0]: text.rpartition("then ")[2] for text in told} == {
+        "Docker": "apt-get purge docker.io runc",
+        "DKMS": "apt-get purge dkms make",
+    }
 
 
 def test_what_dpkg_could_not_finish_of_others_is_told_in_the_end() -> None:
