@@ -223,6 +223,9 @@ def _soak_nodes(part: str) -> Callable[[nox.Session], None]:
     """The integration tests that are marked `soak(part=PART)`."""
 
     def run(session: nox.Session) -> None:
+        # Of the forty orders of test_stranger.py each state of the tree has ten.
+        seed = os.environ.get("GPUWRIGHT_STRANGER_SEED") or str(4100 + _state() // len(SOAK) % 4 * 10)
+        session.env["GPUWRIGHT_STRANGER_SEED"] = seed
         _integration(session, "-m", f"soak(part='{part}') and not metal", "tests/integration")
 
     return run
@@ -289,8 +292,13 @@ def soak(session: nox.Session) -> None:
 
 def _turn(parts: int) -> int:
     """The part whose turn it is: each state of the tree has one, and the states go through all of them by chance."""
+    return _state() % parts + 1
+
+
+def _state() -> int:
+    """A number of the tree."""
     tree = subprocess.run(["git", "rev-parse", "HEAD^{tree}"], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
-    return int(tree.stdout[:6], 16) % parts + 1
+    return int(tree.stdout[:12], 16)
 
 
 def _environment(session: nox.Session, name: str, python: str, *wanted: str) -> Path:

@@ -1,7 +1,7 @@
 """A machine on which others are at home: installed, cut off, upgraded, rolled back and removed in any order, it keeps what is theirs.
 
-Ten orders by default, always the same; GPUWRIGHT_STRANGER_ORDERS=40 for many, and GPUWRIGHT_STRANGER_SEED=N for others. Every other one is
-with apt, the rest with dnf; each is told with its seed.
+Ten orders at a time: the soak has those from 4100, 4110, 4120 or 4130 on, by the state of the tree. GPUWRIGHT_STRANGER_ORDERS=40 has all of
+these, and GPUWRIGHT_STRANGER_SEED=N others. Every other one is with apt, the rest with dnf; each is told with its seed.
 """
 
 from __future__ import annotations
