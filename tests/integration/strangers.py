@@ -151,7 +151,7 @@ APT = System(
     "two-h100",
     _deb,
     "dpkg-query -W -f '${binary:Package} ${Version} ${db:Status-Abbrev}\\n'",
-    "apt-mark hold -q company-vpn >/dev/null",
+    "echo company-vpn hold | dpkg --set-selections",  # past apt, which does not work where a source stands twice
     "linux-image-6.1.0-users",
     (
         "/etc/apt/sources.list.d/users.list",

@@ -167,6 +167,8 @@ def silenced(rules: list[Any], source: dict[str, str], target: dict[str, str]) -
             for source, check, silent in (
                 ("GpuLost", "gpu.lost", True),
                 ("GpuLost", "ecc.volatile_unc", False),
+                ("GpuEccUncorrectable", "ecc.sram_threshold", True),
+                ("GpuEccUncorrectable", "gpu.recovery_action", True),
                 ("GpuRowRemapFailed", "remap.failure", True),
                 ("GpuRowRemapFailed", "gpu.lost", False),
                 ("FabricManagerDown", "seals.nvidia_driver", False),
@@ -175,6 +177,21 @@ def silenced(rules: list[Any], source: dict[str, str], target: dict[str, str]) -
             )
         ),
         ({"alertname": "GpuLost", "host": "a"}, {"alertname": "ProofNotPass", "host": "a"}, True),
+        ({"alertname": "GpuHot", "host": "a", "gpu": "1"}, {"alertname": "ProofNotPass", "host": "a"}, False),
+        *(
+            (
+                {"alertname": source, "host": "a", "gpu": "1"},
+                {"alertname": "CheckFailed", "host": "a", "gpu": gpu, "check": check},
+                gpu == "1",
+            )
+            for gpu in ("1", "2")
+            for source, check in (
+                ("GpuHot", "throttle.sw_thermal"),
+                ("GpuThermalThrottle", "throttle.hw"),
+                ("GpuPowerBrake", "throttle.hw"),
+                ("GpuRowRemapPending", "gpu.recovery_action"),
+            )
+        ),
     ],
 )
 def test_a_cause_silences_its_consequence(source: dict[str, str], target: dict[str, str], silent: bool) -> None:

@@ -110,6 +110,10 @@ _EXPLAINS: Mapping[str, Sequence[str]] = {
     "GpuEccUncorrectable": (
         "ecc.volatile_unc",
         "ecc.mig_unc",
+        "ecc.sram_threshold",
+        "gpu.reset_required",
+        "gpu.drain_recommended",
+        "gpu.recovery_action",
         "remap.uncorrectable",
         "remap.pending",
         "pages.pending",
@@ -120,6 +124,13 @@ _EXPLAINS: Mapping[str, Sequence[str]] = {
     "NvlinkDown": ("kernel.xid", "kernel.sxid", "fabric.health"),
     "FabricManagerDown": ("fabric.state", "fabric.status", "fabric.health", "fabricmanager.version"),
     "DriverLibraryMismatch": ("smi.runs", "driver.version_match"),
+}
+#: The same of one card alone, by which no proof is explained: heat may last for weeks.
+_EXPLAINS_OF_CARD: Mapping[str, Sequence[str]] = {
+    "GpuRowRemapPending": ("remap.pending", "gpu.reset_required", "gpu.recovery_action"),
+    "GpuHot": ("temp.gpu", "temp.mem", "throttle.hw", "throttle.sw_thermal"),
+    "GpuThermalThrottle": ("throttle.hw", "throttle.sw_thermal"),
+    "GpuPowerBrake": ("throttle.hw",),
 }
 
 
@@ -133,6 +144,7 @@ def inhibitions() -> list[Document]:
         _silences(["DriverLibraryMismatch"], ["ExporterGone"], ["host"]),
         _silences(list(_EXPLAINS), ["ProofNotPass"], ["host"]),
         *(_silences([alert], ["CheckFailed"], ["host"], checks) for alert, checks in _EXPLAINS.items()),
+        *(_silences([alert], ["CheckFailed"], ["host", "gpu"], checks) for alert, checks in _EXPLAINS_OF_CARD.items()),
         _silences(["GpuRowRemapFailed"], ["GpuRowRemapPending"], ["host", "gpu"]),
         _silences(["GpuHot", "GpuPowerBrake"], ["GpuThermalThrottle"], ["host", "gpu"]),
         _silences(["DiskFull"], ["DiskFilling"], ["host", "mountpoint"]),
