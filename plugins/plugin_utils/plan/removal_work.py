@@ -367,8 +367,8 @@ def _kept(facts: Facts, packages: Sequence[str], stays: Collection[str], said: e
     kept = {}
     for engine in engines.of_packages(packages):
         if engine.title in stays:
-            needs = _needs(said.get(tuple(_needs_question(facts, engine))) or ())
-            its = {*engine.packages, *engine.beside, *needs}
+            needs = said.get(tuple(_needs_question(facts, engine)))
+            its = {*engine.packages, *engine.beside, *_needs(needs or ())}
             kept[engine.title] = [name for name in packages if name in its or engine.works_with.match(name)]
     return kept
 
