@@ -17,7 +17,7 @@ import shutil
 import tempfile
 import time
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Callable, Iterable, Mapping, NamedTuple, Sequence, TypedDict, cast
+from typing import TYPE_CHECKING, Callable, Iterable, Mapping, NamedTuple, Optional, Sequence, TypedDict, cast
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import run as run_module
 from ansible_collections.gpuwright.node.plugins.module_utils.base import simulated
@@ -427,6 +427,22 @@ def _write(path: str, text: str) -> str:
     return path
 
 
+def _is_here(key: Optional[RepositoryKey]) -> bool:
+    """Whether the key, if one is needed, lies where it belongs, and is the right one. What else lies there is replaced when the repository
+    is set up.
+    """
+    if not key:
+        return True
+    if not os.path.exists(key.get("path") or ""):
+        return False
+    with open(key["path"], "rb") as stream:
+        data = stream.read()
+    try:
+        return openpgp.mismatch(data, key["fingerprint"]) is None
+    except openpgp.KeyFileError:
+        return False
+
+
 class PrivateApt:
     """apt with a state of its own. Use as a context manager: the directory goes at the end."""
 
@@ -469,15 +485,8 @@ class PrivateApt:
         key = repository.get("key")
         if not key:
             return repository.get("signed_by")
-        if os.path.exists(key.get("path") or ""):
-            with open(key["path"], "rb") as stream:
-                data = stream.read()
-            try:
-                if openpgp.mismatch(data, key["fingerprint"]) is None:
-                    return str(key["path"])
-            except openpgp.KeyFileError:
-                # What lies there is replaced when the repository is set up; here it is only not used.
-                pass
+        if _is_here(key):
+            return str(key["path"])
         data = self._fetch(key["url"], min(30.0, self._left()), self._credentials)
         keyring = openpgp.checked(data, key["fingerprint"])
         path = self._at("keys", re.sub(r"[^A-Za-z0-9_-]", "_", repository["name"]) + ".gpg")
@@ -593,7 +602,10 @@ class PrivateApt:
         """Make the state and fetch the indexes. Whether apt can be asked; what went wrong is in `problems`.
 
         `origin`: addresses of the repository that "every package" of `keep` comes from; it may come from any where there is none.
+        `fetches`: whether indexes and keys are; else the repositories count of which all is here, in place of others at their addresses.
         """
+        if not fetches:
+            repositories = [row for row in repositories if _is_here(row.get("key"))]
         for parts in (
             ("keys",),
             ("sources.list.d",),
@@ -797,7 +809,7 @@ def ask(  # noqa: PLR0913 - each is an option of the module
     with PrivateApt(timeout, runner, getter, credentials) as apt:
         if not wanted:
             # Nothing comes from a repository: what does not answer is in nobody's way.
-            if beside and apt.prepare((), keep, fetches=False):
+            if beside and apt.prepare(repositories, keep, fetches=False):
                 _simulated(answer, apt, beside, recommends, files)
         elif apt.prepare(repositories, keep, origin):
             names = [_split(item)[0] for item in wanted]

@@ -384,3 +384,26 @@ def test_the_way_back_from_files_says_what_it_takes_and_needs_no_repository(
     assert seen["problems"] == []
     assert {row["name"] for row in seen["removes"]} == {"gw-old", "gw-user"}
     assert (seen["install"], seen["downgrades"]) == ([], [])
+
+
+@pytest.mark.parametrize("key_is_here", [True, False])
+def test_the_way_back_from_files_is_not_barred_by_a_second_source_of_the_same_place(
+    repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, key_is_here: bool
+) -> None:
+    """Its owner has written it beside ours again, and apt takes no source in this state. Where ours is not set up, his counts."""
+    theirs, source = tmp_path / "parts", repository.source()
+    theirs.mkdir()
+    there = f"file:{repository.directory}/ /"
+    (theirs / "users.list").write_text(f"deb [trusted=yes] {there}\n")
+    if key_is_here:
+        keyring = openpgp.checked((repository.directory / "key.pub").read_bytes(), repository.fingerprint)
+        (tmp_path / "absent.gpg").write_bytes(keyring)
+        (theirs / "gpuwright-made-up.list").write_text(f"deb [signed-by={tmp_path}/absent.gpg] {there}\n")
+    monkeypatch.setattr(private_apt, "_SOURCE_PARTS", str(theirs))
+    seen = run_module(
+        package_index,
+        repositories=[source],
+        files={"gw-library": str(repository.directory / "gw-library_580.95.05-1_all.deb")},
+        leaves=[],
+    )
+    assert seen["problems"] == []
