@@ -47,7 +47,7 @@ _DNF_QUESTION = """SELECT trans.id, {comment}, trans.cmdline, rpm.name, rpm.epoc
 
 
 class Call(NamedTuple):
-    """One call of a package manager: versions by name of what it installed (no upgrade), and names of what it removed.
+    """One call of a package manager: versions by name of what it installed (no upgrade), and names of what it is known to have removed.
 
     ``mark``: of a call of ours; None for one of somebody else. ``earlier``: it has the form of a call of ours before calls were marked.
     ``end``: when apt ended, as its log says it; None of one that was cut off, and of dnf.
@@ -106,10 +106,12 @@ def parse_apt(text: str, native: str | None) -> list[Call]:
         fields = dict(line.split(": ", 1) for line in part.splitlines() if ": " in line)
         command = fields.get("Commandline", "")
         came = _named(fields.get(_CAME, ""), native)
-        went = frozenset(name for kind in _WENT for name in _named(fields.get(kind, ""), native))
+        end = " ".join(fields.get("End-Date", "").split()) or None
+        # The log is written before: where the call was cut off, or dpkg failed, nobody knows what of it went.
+        done = end is not None and "Error" not in fields
+        went = frozenset(name for kind in _WENT for name in _named(fields.get(kind, ""), native) if done)
         mark = _mark(command)
         if mark or came or went:
-            end = " ".join(fields.get("End-Date", "").split()) or None
             calls.append(Call(mark, bool(_EARLIER.match(command)), came, went, end))
     return calls
 

@@ -194,6 +194,21 @@ def test_what_somebody_removed_and_installed_again_himself_is_his(node: Tree) ->
     assert list(history.read(node.host())["brought"]) == ["dkms"]
 
 
+@pytest.mark.parametrize(
+    "ending", ["", "Error: Sub-process /usr/bin/dpkg returned an error code (1)\nEnd-Date: 2026-11-02  10:00:01\n"]
+)
+def test_what_a_removal_did_not_come_to_stays_whose_it_was(node: Tree, ending: str) -> None:
+    """It was cut off, or dpkg failed: apt writes down before what it is about to remove."""
+    call(node, "apt-get", "install", "fio", does=installs(node, "fio", "dkms"))
+    old = (node.root / HISTORY[1:]).read_text()
+    cut = stanza("apt-get purge fio dkms", Purge=["fio", "dkms"]).rpartition("End-Date")[0]
+    log(node, old, cut + ending)
+    assert seen(node)["brought"] == ["dkms", "fio"]
+    begin(node)
+    end(node)
+    assert sorted(history.read(node.host())["brought"]) == ["dkms", "fio"]
+
+
 def test_what_somebody_installed_again_by_dpkg_itself_is_his(node: Tree) -> None:
     call(node, "apt-get", "install", "fio", does=installs(node, "fio", "dkms"))
     lines = ["2026-11-01 10:00:01 install dkms:all <none> 1-1", "2026-11-01 10:00:01 install fio:amd64 <none> 1-1"]
