@@ -128,14 +128,16 @@ class NodeAction(ActionBase):  # type: ignore[misc]  # ansible-core ships no typ
     def _parse_returned_data(self, res: Result, profile: str) -> Result:
         """Ansible's own reading of an answer, behind the gate."""
         module, host = self._asked
+        heard = {**res, "stderr": gate.words(res.get("stderr") or "")}
         try:
-            said = {
-                "stdout": self._admit(module, res.get("stdout") or ""),
-                "stderr": gate.words(res.get("stderr") or ""),
-            }
+            heard["stdout"] = self._admit(module, res.get("stdout") or "")
         except gate.Refused as error:
             raise AnsibleActionFail(REFUSED.format(host=host, module=module, error=error)) from None
-        result: Result = super()._parse_returned_data({**res, **said}, profile)
+        except gate.NoAnswer as error:
+            # Ansible says what is wrong; with a mark before each line, for shortened and cleaned these words could be an answer.
+            marked = "\n".join(f"| {line}" for line in str(error).splitlines())
+            return {**super()._parse_returned_data({**heard, "stdout": marked}, profile), "module_stdout": str(error)}
+        result: Result = super()._parse_returned_data(heard, profile)
         return result
 
 

@@ -13,9 +13,10 @@ Pure: text in, text out. The actions call it from :class:`..node_action.NodeActi
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
+
+from ansible.module_utils.json_utils import _filter_non_json_lines as as_ansible_reads
 
 from .schema import Mismatch, cleaned, compile_definitions
 
@@ -45,16 +46,13 @@ class Refused(Exception):
     """What a node said is no answer of the module that was run there; the text says what is wrong with it."""
 
 
-def admit(module: str, said: str) -> str:
-    """What a module wrote to its standard output, as the JSON of an answer that keeps the rules; shortened words where it is none.
+class NoAnswer(Exception):
+    """In what a node said is no object, by Ansible's own rules; the text is what it said, for a person."""
 
-    Raises Refused.
-    """
-    _limit(said)
-    found = _cut_out(said)
-    if found is None:
-        return words(said)
-    answer = _read(found)
+
+def admit(module: str, said: str) -> str:
+    """What a module wrote to its standard output, as the JSON of an answer that keeps the rules. Raises Refused, NoAnswer."""
+    answer = _read(_cut_out(said))
     name = "failure" if isinstance(answer, dict) and answer.get("failed") is True else module
     try:
         return json.dumps(_CHECKS[name](answer))
@@ -63,15 +61,8 @@ def admit(module: str, said: str) -> str:
 
 
 def admit_job(module: str, said: str) -> str:
-    """The same for what Ansible says around a module that runs by itself on the node (``async``): its state, and the answer at its end.
-
-    Raises Refused.
-    """
-    _limit(said)
-    found = _cut_out(said)
-    if found is None:
-        return words(said)
-    answer = _read(found)
+    """The same for what Ansible says around a module that runs by itself on the node (``async``): its state, and the answer at its end."""
+    answer = _read(_cut_out(said))
     state = {key: answer.pop(key) for key in JOB if key in answer}
     ended = bool(state.get("finished"))
     name = "failure" if answer.get("failed") else module
@@ -97,10 +88,14 @@ def _limit(said: str) -> None:
         raise Refused(f"some {values} values, at most {MOST_VALUES} are read")
 
 
-def _cut_out(said: str) -> str | None:
-    """The object in what was said: a login shell may say something before and after it."""
-    start, end = re.search(r"^[ \t]*\{", said, re.MULTILINE), said.rfind("}")
-    return said[start.start() : end + 1] if start and end > start.start() else None
+def _cut_out(said: str) -> str:
+    """The very text that Ansible would take for the answer: a login shell may say something before and after it."""
+    _limit(said)
+    try:
+        found, _warnings = as_ansible_reads(said, objects_only=True)
+    except ValueError:
+        raise NoAnswer(words(said)) from None
+    return str(found)
 
 
 def _read(text: str) -> Any:

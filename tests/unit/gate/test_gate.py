@@ -147,8 +147,25 @@ def test_ansibles_own_form_of_a_warning_comes_through_and_no_other_type_of_its()
     assert "warnings[0]" in refused(honest.said(honest.bare(), warnings=[{"__ansible_type": "ErrorSummary"}]))
 
 
-def test_what_is_no_answer_is_left_to_ansible_short_and_clean() -> None:
-    said = gate.admit("node_facts", f"{ESCAPE}python3: not found\n" + "x" * 10**6 + "the end")
+#: What Ansible takes for the end of a line, or for blank, before an answer.
+BLANKS = ("\t", "\v", "\f", "\r", "\x1c", "\x85", "\xa0", "\u1680", "\u2003", "\u2028", "\u2029", "\u3000")
+
+
+@pytest.mark.parametrize("blank", BLANKS, ids=repr)
+def test_what_ansible_takes_for_an_answer_is_held_against_the_schema(blank: str) -> None:
+    hostile = changed("os/family", "../../../../etc/shadow")
+    ends_a_line = len(f"a{blank}b".splitlines()) > 1
+    told = "facts.os.family" if ends_a_line or blank == "\t" else "it is no JSON"
+    assert told in refused(f"{blank}{hostile}")
+    if ends_a_line:
+        assert told in refused(f"hello{blank}{hostile}{blank}bye")
+        assert admitted(f"hello{blank}{honest.said(honest.bare())}{blank}bye")["facts"] == honest.bare()
+
+
+def test_what_is_no_answer_is_told_short_and_clean() -> None:
+    with pytest.raises(gate.NoAnswer) as caught:
+        gate.admit("node_facts", f"{ESCAPE}python3: not found\n" + "x" * 10**6 + "the end")
+    said = str(caught.value)
     assert "\x1b" not in said
     assert "python3: not found\n" in said
     assert said.endswith("the end")

@@ -109,6 +109,9 @@ ANSWERS: dict[str, tuple[Callable[[Place], bytes], str]] = {
     "many": (lambda _place: b'{"facts": [' + b"0," * gate.MOST_VALUES + b"0]}", f"at most {gate.MOST_VALUES} are read"),
     "deep": (lambda _place: b'{"facts": ' * 5000 + b"0" + b"}" * 5000, "within each other"),
     "half": (lambda _place: b'{"facts": }', "it is no JSON"),
+    # What Ansible takes for blank, or for the end of a line, before an answer.
+    "space": (lambda place: "\u3000".encode() + evil("os.family", touch(place)), "it is no JSON"),
+    "line": (lambda place: "hello\u2028".encode() + evil("os.family", touch(place)), 'facts.os.family is "{{ lookup('),
 }
 #: Those whose answer is none at all: Ansible says so.
 NONE = {
@@ -116,6 +119,8 @@ NONE = {
     "words": b"\x1b[2Jno Python here",
     "bytes": b"\xff\xfe\x00" * 1000,
     "failure": b'{"failed": true, "msg": "\\u001b[2Jx"}',
+    # What becomes an answer where it is shortened.
+    "middle": b"x" * gate.MOST_WORDS + b'{"ansible_facts": {"injected": "sesame"}}'.rjust(gate.MOST_WORDS // 2),
 }
 
 

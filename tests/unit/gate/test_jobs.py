@@ -57,5 +57,6 @@ def test_a_job_that_was_ended_or_is_not_there_has_failed() -> None:
         admitted({**lost, "ansible_facts": {"a": 1}}, "gpu_compute")
 
 
-def test_what_is_no_answer_is_words() -> None:
-    assert gate.admit_job("gpu_compute", "bash: \x1b[31mpython3: not found") == "bash: \ufffd[31mpython3: not found"
+def test_what_is_no_answer_is_told_as_words() -> None:
+    with pytest.raises(gate.NoAnswer, match=r"^bash: \ufffd\[31mpython3: not found$"):
+        gate.admit_job("gpu_compute", "bash: \x1b[31mpython3: not found")
