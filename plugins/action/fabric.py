@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
+from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.node_action import of_another
 from ansible_collections.gpuwright.node.plugins.plugin_utils.health import fabric as judgement
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import fabric
 
@@ -46,5 +47,5 @@ def _members(variables: Variables) -> dict[str, fabric.Member]:
 
 def _of_hosts(name: str, variables: Variables) -> Variables:
     """A variable of the hosts that are still there and have it: one that failed or does not answer is measured with nobody."""
-    every = variables["hostvars"]
-    return {host: every[host][name] for host in variables["ansible_play_batch"] if name in every[host]}
+    every = {host: of_another(host, [name], variables) for host in variables["ansible_play_batch"]}
+    return {host: values[name] for host, values in every.items() if name in values}

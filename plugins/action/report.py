@@ -13,6 +13,7 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
 from ansible_collections.gpuwright.node.plugins.plugin_utils import report
+from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.node_action import without_facts
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model import local_path
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import BadInput
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.request import APPLYING
@@ -36,7 +37,8 @@ class ActionModule(ActionBase):
 
     def run(self, tmp: str | None = None, task_vars: Variables | None = None) -> Result:
         """Do what ``state`` says; nothing of it is a change of the host."""
-        variables = task_vars or {}
+        # It speaks for all hosts, on one of them.
+        variables = without_facts(task_vars or {})
         super().run(tmp, variables)
         arguments = dict(self._task.args)
         state = arguments.get("state")
@@ -70,7 +72,7 @@ class ActionModule(ActionBase):
         of_all = {name: variables[name] for name in of_the_play}
         found: dict[str, Variables] = {}
         for host in variables["ansible_play_hosts_all"]:
-            own = variables if host == this else others.raw_get(host)
+            own = variables if host == this else without_facts(others.raw_get(host))
             # An earlier play may have left out a host that it could not reach, and what this one takes from that play is not there.
             strict = host in variables["ansible_play_hosts"]
             found[host] = self._rendered(own, {**of_all, **own}, strict=strict)

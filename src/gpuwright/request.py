@@ -172,6 +172,8 @@ def environment(request: Request, inherited: Mapping[str, str]) -> dict[str, str
         "ANSIBLE_NOCOWS": "1",
         "ANSIBLE_DEPRECATION_WARNINGS": "0",
         "ANSIBLE_LOCALHOST_WARNING": "0",
+        # What a node answers is never a variable.
+        "ANSIBLE_INJECT_FACT_VARS": "False",
         # A source that cannot be read must not become "no such hosts".
         "ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "1",
     }

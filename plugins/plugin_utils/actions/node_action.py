@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +16,7 @@ from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 
 from .. import gate, wish
+from ..wish import settings
 
 #: Variables of a host, as Ansible hands them over: of any type until they were read.
 Variables = dict[str, Any]
@@ -30,6 +31,14 @@ WISH_VARIABLES = (*wish.VARIABLES, "gpuwright_wish")
 REFUSED = (
     "{host} answered {module} as no node of gpuwright answers: {error}. The whole answer was thrown away. What to do: find out who else is "
     "root on {host} before you trust it again, or correct the record below /var/lib/gpuwright that somebody edited by hand"
+)
+
+#: What a person reads where an answer would be a variable of ours: one of a module of Ansible's. Through the gate comes none.
+SET_BY_ANSWER = (
+    "Expected the variables of gpuwright to be set by you. Found {names} of {host} set by an answer of a module of Ansible's"
+    " (ansible_facts), which whoever is root there can make. Nothing was done. What to do: set in the inventory what a playbook of"
+    " yours keeps as a fact (set_fact with cacheable); else find out who else is root on {host}. With inject_facts_as_vars = False in"
+    " ansible.cfg, as the command has it, no fact is a variable"
 )
 
 #: How it shows: ansible-core's own words, and those of a Python that does not know its first import.
@@ -47,6 +56,16 @@ class NodeAction(ActionBase):  # type: ignore[misc]  # ansible-core ships no typ
     #: What is sent in place of the module that is asked; see plugin_utils/actions/script.py.
     _script: bytes | None = None
     _shared_loader_obj: Any
+
+    def run(self, tmp: str | None = None, task_vars: Variables | None = None) -> Result:
+        """Refuse, before anything else, what an answer of the node would set. Raises AnsibleActionFail."""
+        variables = task_vars or {}
+        names = sorted(filter(settings.read_by_us, facts_as_variables(variables)))
+        if names:
+            host = variables.get("inventory_hostname")
+            raise AnsibleActionFail(SET_BY_ANSWER.format(names=", ".join(names), host=host))
+        result: Result = super().run(tmp, variables)
+        return result
 
     @property
     def verb(self) -> str | None:
@@ -139,6 +158,24 @@ class NodeAction(ActionBase):  # type: ignore[misc]  # ansible-core ships no typ
             return {**super()._parse_returned_data({**heard, "stdout": marked}, profile), "module_stdout": str(error)}
         result: Result = super()._parse_returned_data(heard, profile)
         return result
+
+
+def facts_as_variables(variables: Mapping[str, Any]) -> Collection[str]:
+    """The names of a host's variables that answers of its node set: where Ansible makes variables of facts."""
+    return (variables.get("ansible_facts") or {}).keys() if constants.INJECT_FACTS_AS_VARS else ()
+
+
+def without_facts(variables: Mapping[str, Any]) -> Variables:
+    """A host's variables as the inventory and our own tasks set them."""
+    answered = facts_as_variables(variables)
+    return {name: value for name, value in variables.items() if name not in answered}
+
+
+def of_another(host: str, names: Iterable[str], task_vars: Variables) -> Variables:
+    """The same of another host, of which an answer decides nothing here: the named variables that are set."""
+    found = task_vars["hostvars"][host]
+    answered = facts_as_variables(found)
+    return {name: found[name] for name in names if name in found and name not in answered}
 
 
 def _file(script: bytes) -> str:

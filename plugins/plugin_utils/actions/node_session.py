@@ -32,7 +32,7 @@ from ..resolver.frameworks import FRAMEWORKS
 from ..rules import hosts
 from ..wish import FLEET_VARIABLES, BadInput, Wish, credentials, settings, users
 from . import script, watching
-from .node_action import WISH_VARIABLES, NodeAction, Variables
+from .node_action import WISH_VARIABLES, NodeAction, Variables, of_another
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
@@ -338,8 +338,8 @@ class NodeSession:
 
     def _fleet(self) -> dict[str, Variables]:
         """What every host of the inventory says of its exporters, also one that this run is limited to leave out."""
-        hosts = self.task_vars["hostvars"]
-        return {name: self.action.variables(hosts[name], FLEET_VARIABLES) for name in self.task_vars["groups"]["all"]}
+        hosts = {name: of_another(name, FLEET_VARIABLES, self.task_vars) for name in self.task_vars["groups"]["all"]}
+        return {name: self.action.variables(values, FLEET_VARIABLES) for name, values in hosts.items()}
 
     @cached_property
     def _asked(self) -> Wish:

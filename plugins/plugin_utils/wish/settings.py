@@ -238,6 +238,11 @@ def ours(name: str) -> bool:
     return name in declared() or _has_our_prefix(name) or bool(_near(name))
 
 
+def read_by_us(name: str) -> bool:
+    """Whether roles or playbooks of ours read a variable, their own ones too."""
+    return name in declared() or _has_our_prefix(name) or name.startswith("__")
+
+
 def _has_our_prefix(name: str) -> bool:
     return name.lower().startswith("gpuwright_")
 

@@ -217,6 +217,7 @@ def test_the_environment_puts_our_own_collection_and_programs_first(
     assert env["ANSIBLE_COLLECTIONS_PATH"].startswith("/ours:")
     assert env["PATH"] == f"{paths.programs()}:/usr/bin"
     assert env["ANSIBLE_NOCOLOR"] == "1"
+    assert env["ANSIBLE_INJECT_FACT_VARS"] == "False"
     assert "ANSIBLE_HOST_KEY_CHECKING" not in env
     assert "LC_ALL" not in env
 

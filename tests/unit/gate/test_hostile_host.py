@@ -5,6 +5,7 @@ The hosts are this machine, looked at as a small tree. The hostile one's interpr
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -44,13 +45,25 @@ class Place:
         """A file of the controller that a host would like to read."""
         return self.path / "secret.yml"
 
-    def play(self, tasks: list[dict[str, Any]], answers: dict[str, bytes]) -> subprocess.CompletedProcess[str]:
-        """Run tasks on the honest hosts, and on those that answer every module in the same way."""
+    def play(
+        self,
+        tasks: list[dict[str, Any]],
+        answers: dict[str, bytes],
+        *,
+        to_ansibles: bytes | None = None,
+        **environment: str,
+    ) -> subprocess.CompletedProcess[str]:
+        """Run tasks on the honest hosts, and on those that answer every module in the same way; Ansible's own ones in another, if given."""
         hosts = {name: {"ansible_python_interpreter": sys.executable} for name in HONEST}
+        other = self.path / "to_ansibles.answer"
         for name, said in answers.items():
             answer, python = self.path / f"{name}.answer", self.path / f"{name}.python"
             answer.write_bytes(said)
-            python.write_text(f"#!/bin/sh\ncat >/dev/null\ncat {answer}\n")
+            other.write_bytes(said if to_ansibles is None else to_ansibles)
+            python.write_text(
+                "#!/bin/sh\n"
+                f"if [ $(grep -a -c 'ansible[.]modules[.]') -gt 0 ]; then cat {other}; else cat {answer}; fi\n"
+            )
             python.chmod(0o755)
             hosts[name] = {"ansible_python_interpreter": str(python)}
         given = {
@@ -62,9 +75,14 @@ class Place:
         inventory, book = self.path / "hosts.yml", self.path / "book.yml"
         inventory.write_text(yaml.safe_dump({"all": {"hosts": hosts, "vars": given}}))
         book.write_text(yaml.safe_dump([{"hosts": "all", "gather_facts": False, "tasks": tasks}]))
-        environment = {**os.environ, "ANSIBLE_COLLECTIONS_PATH": str(ROOT / "collections"), "ANSIBLE_NOCOLOR": "1"}
+        set_ = {
+            **os.environ,
+            "ANSIBLE_COLLECTIONS_PATH": str(ROOT / "collections"),
+            "ANSIBLE_NOCOLOR": "1",
+            **environment,
+        }
         command = [str(PROGRAM), "-i", str(inventory), str(book), "-v"]
-        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=300)
+        return subprocess.run(command, env=set_, capture_output=True, text=True, check=False, timeout=300)
 
 
 def place_at(path: Path) -> Place:
@@ -217,3 +235,50 @@ def test_a_huge_answer_is_not_read(tmp_path: Path) -> None:
 def test_a_module_that_would_answer_past_the_gate_is_refused(tmp_path: Path) -> None:
     run = place_at(tmp_path).play([{"gpuwright.node.node_facts": {}, "async": 30, "poll": 1}], {})
     assert run.stdout.count("does not support async") >= len(HONEST)
+
+
+# --- answers of Ansible's own modules ---------------------------------------------------------------------------------
+
+
+#: A host before all others, so that what is done once for all of them is done on it.
+FIRST = "0"
+
+
+def variables_of_ours(place: Place) -> dict[str, Any]:
+    return {
+        "nvidia_driver_source": "runfile",
+        "nvidia_driver_runfile": str(place.secret),
+        "gpuwright_run_dir": str(place.path / "elsewhere"),
+        "gpuwright_local": True,
+        "gpuwright_resume": {"program": {"package": "/etc"}},
+    }
+
+
+def attacked(place: Place, **environment: str) -> subprocess.CompletedProcess[str]:
+    """A play of somebody's own, which has Ansible's modules answer before ours."""
+    answer = json.dumps({"changed": True, "rc": 0, "stdout": "", "ansible_facts": variables_of_ours(place)}).encode()
+    tasks: list[dict[str, Any]] = [
+        {"ansible.builtin.command": "true"},
+        {"gpuwright.node.report": {"state": "open"}, "run_once": True},
+        {"gpuwright.node.plan": {}, "ignore_errors": True},
+    ]
+    return place.play(tasks, {FIRST: honest.said(honest.bare()).encode()}, to_ansibles=answer, **environment)
+
+
+def test_what_a_module_of_ansibles_answers_is_no_variable_of_ours(tmp_path: Path) -> None:
+    place = place_at(tmp_path)
+    run = attacked(place)
+    names = ", ".join(sorted(variables_of_ours(place)))
+    assert f"Found {names} of {FIRST} set by an answer" in run.stdout
+    assert met(place) == sorted(HONEST)
+    assert not (place.path / "elsewhere").exists()
+
+
+def test_where_no_fact_is_a_variable_such_a_host_is_looked_at_as_its_inventory_says(tmp_path: Path) -> None:
+    place = place_at(tmp_path)
+    run = attacked(place, ANSIBLE_INJECT_FACT_VARS="False")
+    assert "set by an answer" not in run.stdout
+    assert met(place) == [FIRST, *sorted(HONEST)]
+    # A driver of a file is not looked for in an index.
+    assert f"{FIRST} answered package_index" in run.stdout
+    assert not (place.path / "elsewhere").exists()
