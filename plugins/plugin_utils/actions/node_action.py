@@ -160,12 +160,13 @@ class NodeAction(ActionBase):  # type: ignore[misc]  # ansible-core ships no typ
         return result
 
 
-def facts_as_variables(variables: Mapping[str, Any]) -> Collection[str]:
+def facts_as_variables(variables: Mapping[str, object]) -> Collection[str]:
     """The names of a host's variables that answers of its node set: where Ansible makes variables of facts."""
-    return (variables.get("ansible_facts") or {}).keys() if constants.INJECT_FACTS_AS_VARS else ()
+    facts = variables.get("ansible_facts")
+    return facts if constants.INJECT_FACTS_AS_VARS and isinstance(facts, Mapping) else ()
 
 
-def without_facts(variables: Mapping[str, Any]) -> Variables:
+def without_facts(variables: Mapping[str, object]) -> Variables:
     """A host's variables as the inventory and our own tasks set them."""
     answered = facts_as_variables(variables)
     return {name: value for name, value in variables.items() if name not in answered}
