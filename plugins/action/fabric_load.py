@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpuwright.node.plugins.plugin_utils import gate
+from ansible_collections.gpuwright.node.plugins.plugin_utils.actions import limits
 from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.node_action import ModuleAction
 
 if TYPE_CHECKING:
@@ -42,9 +43,11 @@ class ActionModule(ModuleAction):
         return answer
 
     def _job(self, module: str, arguments: Mapping[str, object], variables: Variables, **options: bool) -> Result:
-        result: Result = self._execute_module(
-            module_name=module, module_args=dict(arguments), task_vars=dict(variables), **options
-        )
+        # A job is begun, or asked for: its own work is not waited for here.
+        with limits.within(limits.ANSWER, self._asked[1], module):
+            result: Result = self._execute_module(
+                module_name=module, module_args=dict(arguments), task_vars=dict(variables), **options
+            )
         return result
 
     def _admit(self, module: str, said: str) -> str:

@@ -17,6 +17,7 @@ from ansible.plugins.action import ActionBase
 
 from .. import gate, wish
 from ..wish import settings
+from . import limits
 
 #: Variables of a host, as Ansible hands them over: of any type until they were read.
 Variables = dict[str, Any]
@@ -94,15 +95,17 @@ class NodeAction(ActionBase):  # type: ignore[misc]  # ansible-core ships no typ
     def ask(self, module: str, arguments: Mapping[str, object], task_vars: Variables) -> Result:
         """What one of our modules answers on the node: one remote operation. Every answer comes through the gate, a failure too.
 
-        Raises AnsibleActionFail where the answer breaks the rules.
+        Raises AnsibleActionFail where the answer breaks the rules, AnsibleConnectionFailure where none comes in time.
         """
         self._asked = (module, str(task_vars.get("inventory_hostname") or "the node"))
         held = self._run(task_vars) if module in _HOLDING else {}
-        result: Result = self._execute_module(
-            module_name=f"gpuwright.node.{module}",
-            module_args={**held, **arguments},
-            task_vars=dict(task_vars),
-        )
+        answer = self.variables(task_vars, ["gpuwright_answer_timeout"]).get("gpuwright_answer_timeout", limits.ANSWER)
+        with limits.within(limits.seconds(module, arguments, int(answer)), self._asked[1], module):
+            result: Result = self._execute_module(
+                module_name=f"gpuwright.node.{module}",
+                module_args={**held, **arguments},
+                task_vars=dict(task_vars),
+            )
         refused = python_too_old(result) if result.get("failed") else None
         return {**result, "msg": refused} if refused else result
 

@@ -52,6 +52,7 @@ _SECRETS = {name: refuses for words in WORDS for name, refuses in words.secrets.
 RUN = {
     "gpuwright_allow_busy": "bool",
     "gpuwright_allow_remove": "packages",
+    "gpuwright_answer_timeout": "positive",
     "gpuwright_command_timeout": "positive",
     "gpuwright_day": "str",
     "gpuwright_full": "bool",

@@ -51,9 +51,12 @@ class Place:
         answers: dict[str, bytes],
         *,
         to_ansibles: bytes | None = None,
+        waits: str = "0",
         **environment: str,
     ) -> subprocess.CompletedProcess[str]:
-        """Run tasks on the honest hosts, and on those that answer every module in the same way; Ansible's own ones in another, if given."""
+        """Run tasks on the honest hosts, and on those that answer every module in the same way, after some seconds; Ansible's own ones in
+        another, if given.
+        """
         hosts = {name: {"ansible_python_interpreter": sys.executable} for name in HONEST}
         other = self.path / "to_ansibles.answer"
         for name, said in answers.items():
@@ -61,7 +64,7 @@ class Place:
             answer.write_bytes(said)
             other.write_bytes(said if to_ansibles is None else to_ansibles)
             python.write_text(
-                "#!/bin/sh\n"
+                f"#!/bin/sh\nsleep {waits}\n"
                 f"if [ $(grep -a -c 'ansible[.]modules[.]') -gt 0 ]; then cat {other}; else cat {answer}; fi\n"
             )
             python.chmod(0o755)
@@ -282,3 +285,14 @@ def test_where_no_fact_is_a_variable_such_a_host_is_looked_at_as_its_inventory_s
     # A driver of a file is not looked for in an index.
     assert f"{FIRST} answered package_index" in run.stdout
     assert not (place.path / "elsewhere").exists()
+
+
+def test_a_host_that_says_nothing_is_unreachable_and_the_others_are_planned(tmp_path: Path) -> None:
+    place = place_at(tmp_path)
+    silent = {"gpuwright.node.plan": {}, "vars": {"gpuwright_answer_timeout": 20}}
+    run = place.play([silent, {"ansible.builtin.debug": {"msg": "went on"}}], {"silent": b""}, waits="600")
+    (line,) = [line for line in run.stdout.splitlines() if line.startswith("fatal: [silent]")]
+    assert line.startswith("fatal: [silent]: UNREACHABLE!")
+    assert "silent gave no answer to node_facts within 20 seconds" in line
+    assert met(place) == sorted(HONEST)
+    assert run.stdout.count("went on") == len(HONEST)
