@@ -13,6 +13,7 @@ import errno
 import os
 import re
 import signal
+import stat
 import subprocess
 import time
 from typing import Callable, Iterable, Iterator, List, Optional, Sequence, Tuple, TypedDict
@@ -68,6 +69,7 @@ NOT_LOADED = "no NVIDIA driver is loaded"
 #: A loaded node with eight cards answers in less than two seconds; one that needs this long hangs in the driver.
 SECONDS = 20
 _KILLED_WITHIN = 2
+_ROOT = 0
 #: Seconds after which a process that only waited for a device has gone on.
 _MOMENT = 0.2
 _FIELDS = (
@@ -299,7 +301,7 @@ def _sleeping(proc: str, pids: Iterable[str]) -> Iterator[str]:
         try:
             with open(f"{proc}/{pid}/stat", encoding="utf-8", errors="replace") as stream:
                 begin, _bracket, rest = stream.read().rpartition(")")
-            if not begin.endswith("(nvidia-smi") or rest.split()[0] != "D":
+            if not begin.endswith("(nvidia-smi") or rest.split()[0] != "D" or not _is_nvidias(f"{proc}/{pid}"):
                 continue
             with open(f"{proc}/uptime", encoding="utf-8") as stream:
                 uptime = float(stream.read().split()[0])
@@ -307,6 +309,20 @@ def _sleeping(proc: str, pids: Iterable[str]) -> Iterator[str]:
             continue
         if uptime - int(rest.split()[19]) / os.sysconf("SC_CLK_TCK") > SECONDS:
             yield pid
+
+
+def _is_nvidias(process: str) -> bool:
+    """Whether a process is the nvidia-smi that its name says: run by root or by who asks, or from a file of root's that nobody else may
+    change. Any user may give any process that name.
+    """
+    try:
+        if os.stat(process).st_uid in (_ROOT, os.geteuid()):
+            return True
+        program = os.stat(f"{process}/exe")
+        named = os.path.basename(os.readlink(f"{process}/exe")) == "nvidia-smi"
+    except OSError:
+        return False
+    return named and program.st_uid == _ROOT and not program.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 def now() -> str:

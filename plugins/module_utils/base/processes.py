@@ -98,6 +98,14 @@ def in_own_root(pid: int, root: str = "/") -> Optional[bool]:
     return (theirs.st_dev, theirs.st_ino) != (ours.st_dev, ours.st_ino)
 
 
+def is_roots(pid: int, root: str = "/") -> bool:
+    """Whether root runs a process: whoever else does may give it any name. Of a tree that is looked at, whoever it belongs to."""
+    try:
+        return os.stat(_place(root, pid)).st_uid == os.stat(root).st_uid
+    except OSError:
+        return False
+
+
 def _place(root: str, pid: int, *names: str) -> str:
     return os.path.join(root, "proc", str(pid), *names)
 

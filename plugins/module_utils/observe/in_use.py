@@ -110,7 +110,7 @@ def observe(host: Host, data_root: str) -> Running:
         elif comm in _CLIENTS and _WORDS.intersection(words):
             verb = next(word for word in words if word in _WORDS)
             seen["working"].append({"engine": _CLIENTS[comm], "what": f"{comm} {verb} (pid {pid})"})
-        elif comm == _STEP and _SCOPE not in words:
+        elif comm == _STEP and _SCOPE not in words and processes.is_roots(pid, host.root):
             seen["jobs"].append(f"{' '.join(words)[:80] or comm} (pid {pid})")
     most = max(len(held), len(seen["containers"]), len(seen["working"]), len(seen["jobs"]))
     if unread or most > _MOST:

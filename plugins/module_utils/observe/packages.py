@@ -242,8 +242,10 @@ def busy(host: Host, kind: str) -> str | None:
         if not pid_text.isdigit():
             continue
         comm = host.line("/proc/" + pid_text + "/comm")
+        if comm not in _CHANGERS or not processes.is_roots(int(pid_text), host.root):
+            continue
         # One in a container, or in the tree of another system, changes the packages there.
-        if comm not in _CHANGERS or processes.in_own_root(int(pid_text), host.root):
+        if processes.in_own_root(int(pid_text), host.root):
             continue
         command = host.read("/proc/" + pid_text + "/cmdline", limit=4096) or ""
         # Ubuntu's waiter for the shutdown carries the same short name and changes nothing.

@@ -203,6 +203,43 @@ def test_a_process_is_known_by_its_start() -> None:
 def test_only_a_call_that_the_kernel_holds_for_long_keeps_from_asking(
     tmp_path: Path, name: str, state: str, age: int, held: bool
 ) -> None:
+    sleeping(tmp_path, name, state, age)
+    assert card_sample.held(str(tmp_path)) == (42 if held else None)
+
+
+@pytest.mark.parametrize(
+    ("program", "mode", "held"),
+    [
+        ("nvidia-smi", 0o755, True),
+        ("nvidia-smi", 0o775, False),
+        ("nvidia-smi", 0o757, False),
+        ("python3", 0o755, False),
+        (None, 0o755, False),
+    ],
+)
+def test_of_another_user_it_counts_by_its_program_and_not_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str | None, mode: int, held: bool
+) -> None:
+    sleeping(tmp_path, "nvidia-smi", "D", 60)
+    monkeypatch.setattr(os, "geteuid", lambda: -1)
+    real = os.stat
+
+    def stat(path: Any, **options: Any) -> Any:
+        """The process is another user's, and its file root's."""
+        found = real(path, **options)
+        uid = 0 if str(path).endswith("/exe") else 4711
+        return os.stat_result((found.st_mode, 0, 0, 1, uid, uid, 0, 0, 0, 0))
+
+    if program:
+        file = tmp_path / program
+        file.write_text("")
+        file.chmod(mode)
+        (tmp_path / "42/exe").symlink_to(file)
+    monkeypatch.setattr(os, "stat", stat)
+    assert card_sample.held(str(tmp_path)) == (42 if held else None)
+
+
+def sleeping(tmp_path: Path, name: str, state: str, age: int) -> None:
     ticks = os.sysconf("SC_CLK_TCK")
     for pid, said in (
         ("self", ""),
@@ -212,7 +249,6 @@ def test_only_a_call_that_the_kernel_holds_for_long_keeps_from_asking(
         (tmp_path / pid).mkdir()
         (tmp_path / pid / "stat").write_text(said)
     (tmp_path / "uptime").write_text("1000.00 1.00\n")
-    assert card_sample.held(str(tmp_path)) == (42 if held else None)
 
 
 def test_beside_a_call_that_hangs_no_other_one_is_begun(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -271,3 +271,18 @@ def test_more_than_can_be_told_is_not_known(machine: Machine, monkeypatch: pytes
     found = machine.seen()
     assert len(found["holders"]) == 1
     assert found["unread"] == "more than 1 of one kind run here"
+
+
+def test_a_step_of_a_job_is_roots_and_no_process_that_a_user_called_so(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.process(41, "slurmstepd", "slurmstepd: [17.batch]")
+    monkeypatch.setattr(processes, "is_roots", lambda pid, _root: pid != 41)
+    assert machine.seen()["jobs"] == []
+
+
+def test_whose_a_process_is_says_the_kernel(tree: Tree) -> None:
+    assert processes.is_roots(os.getpid()) is (os.geteuid() == 0)
+    tree.directory("/proc/7")
+    assert processes.is_roots(7, str(tree.root)), "it belongs to whom the tree does"
+    assert not processes.is_roots(8, str(tree.root)), "it is gone"

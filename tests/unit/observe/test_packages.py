@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.gpuwright.node.plugins.module_utils.base import processes
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import packages
 from tests.unit.observe.trees import FakePrograms, Tree, answer
 
@@ -131,6 +132,17 @@ def test_a_package_manager_in_a_root_of_its_own_changes_nothing_here(tree: Tree)
     tree.file("/proc/901/comm", "dpkg\n")
     tree.link("/proc/901/root", "/")
     assert packages.observe(tree.host())["busy"] == "dpkg (pid 901)"
+
+
+@pytest.mark.parametrize("name", ["dnf", "needrestart", "dpkg"])
+def test_a_name_that_a_user_gave_a_process_makes_no_package_manager_busy(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    tree.packages({})
+    tree.file("/proc/900/comm", f"{name}\n")
+    assert packages.observe(tree.host())["busy"] == f"{name} (pid 900)"
+    monkeypatch.setattr(processes, "is_roots", lambda pid, _root: pid != 900)
+    assert packages.observe(tree.host())["busy"] is None
 
 
 def test_the_holder_of_a_lock_is_found(tree: Tree, tmp_path: Path) -> None:
