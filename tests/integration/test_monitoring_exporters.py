@@ -173,7 +173,11 @@ def test_with_a_certificate_and_users_nobody_else_reads(machine: Node) -> None:
     assert (again.code, again.host["changes"]) == (0, []), str(again)
     # Nothing of a run has the hash, and on the node root's own file and what each service has of it.
     assert machine.shell("stat -c '%a %U' /etc/gpuwright/web.yml").strip() == "600 root"
-    assert machine.shell("stat -c '%a %U' /run/gpuwright-node-exporter").strip() == "700 prometheus"
+    copies = "/run/gpuwright-web/gpuwright-node-exporter"
+    assert machine.shell(f"stat -c '%a %U' {copies} {copies}/*").split("\n")[:-1] == [
+        "711 root",
+        *["400 prometheus"] * 3,
+    ]
     assert _HASH not in json.dumps([run.written_plan, run.host, str(run)])
     assert (
         machine.shell(f"grep -rlF '{_HASH}' /etc /var/lib /var/log 2>/dev/null", check=False)

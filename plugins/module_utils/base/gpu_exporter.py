@@ -11,8 +11,8 @@ the format of Prometheus' exporter-toolkit, written as JSON, which is YAML too, 
 
     {"tls_server_config": {"cert_file": PATH, "key_file": PATH}, "basic_auth_users": {NAME: HASH}}
 
-A path that is not absolute begins where this file lies. A key is one that its owner alone can read, who is root or whom this runs as, or
-lies in the directory that systemd made for this service (RuntimeDirectory=). A hash is one of bcrypt, as `htpasswd -nBC 10` prints it.
+A path that is not absolute begins where this file lies. A key is one that its owner alone can read, who is root or whom this runs as. A
+hash is one of bcrypt, as `htpasswd -nBC 10` prints it.
 
 Answers come from the last sample; after three intervals without one no card has values. Exit status: 0 ended by SIGTERM, 1 what cannot be
 done as it is set.
@@ -484,10 +484,7 @@ def _tls(files: object, directory: str) -> Optional[ssl.SSLContext]:
     if not isinstance(files, dict) or set(files) != {_CERTIFICATE, _KEY}:
         raise SettingsError(f"expected the files {_CERTIFICATE} and {_KEY} of {_TLS}")
     certificate, key = (_file(name, files[name], directory) for name in (_CERTIFICATE, _KEY))
-    # Into that directory nobody else comes, whatever the mode of the file is: root has copied it there.
-    alone = os.environ.get("RUNTIME_DIRECTORY")
-    if not alone or os.path.realpath(os.path.dirname(key)) != os.path.realpath(alone):
-        _check_key(key)
+    _check_key(key)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:

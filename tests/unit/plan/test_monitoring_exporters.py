@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import date
 from typing import Any
 
@@ -216,10 +217,14 @@ def test_the_units_listen_where_wished_and_nowhere_else() -> None:
 def test_certificate_and_users_reach_the_programs_as_copies_of_their_own() -> None:
     there = work(bare(), **SECURED)
     for name, file in zip(("gpuwright-gpu-exporter", "gpuwright-node-exporter"), there["files"], strict=True):
+        place = f"/run/gpuwright-web/{name}"
         assert f"RuntimeDirectory={name}\nRuntimeDirectoryMode=0700\n" in file["content"]
-        assert "ExecStartPre=+/bin/sh -Ceuc 'umask 0333; cat /etc/gpuwright/web.yml >/run/" in file["content"]
-        assert f"cat {PAIR['key']} >/run/{name}/tls.key'\n" in file["content"]
-        assert f"=/run/{name}/web.yml\n" in file["content"]
+        (command,) = re.findall(r"^ExecStartPre=[+]/bin/sh -euc '(.*)'$", file["content"], re.MULTILINE)
+        assert f"; install -m 0400 -o $$user /etc/gpuwright/web.yml {place}/web.yml; " in command
+        assert command.endswith(f"install -m 0400 -o $$user {PAIR['key']} {place}/tls.key")
+        # Where the service's user may write, root only looks whose it is.
+        assert re.findall(rf"[^;]*/run/{name}\b[^;]*", command) == [f"user=$$(stat -c %%u /run/{name})"]
+        assert f"={place}/web.yml\n" in file["content"]
     assert there["web"] == {"tls_server_config": {"cert_file": "tls.crt", "key_file": "tls.key"}}
     assert (there["users"], "/etc/gpuwright/web.yml" in there["absent"]) == (["prometheus"], False)
     assert units.WEB in made(bare(), **SECURED)["manages"]["monitoring_exporters"]["files"]
@@ -416,7 +421,7 @@ def test_the_drop_in_of_dcgm_says_where_it_listens_and_asks_the_host_engine() ->
     assert there["readers"] == [_DCGM, NODE]
     assert made(with_dcgm(), **_DCGM_WISH)["manages"]["monitoring_exporters"]["services"] == [_DCGM, NODE]
     secured_too = work(with_dcgm(), **SECURED, **_DCGM_WISH)["files"][1]["content"]
-    assert "--web-config-file=/run/gpuwright-gpu-exporter/web.yml\n" in secured_too
+    assert "--web-config-file=/run/gpuwright-web/gpuwright-gpu-exporter/web.yml\n" in secured_too
 
 
 def test_who_changes_the_source_has_the_other_one_ended_first() -> None:

@@ -751,9 +751,7 @@ def test_a_handshake_that_does_not_come_keeps_no_reader_out(tmp_path: Path, pair
         assert ask(server, tls=client)[0] == 200
 
 
-def test_a_key_is_roots_alone_or_in_the_services_own_directory(
-    tmp_path: Path, pair: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_key_is_one_that_its_owner_alone_can_read(tmp_path: Path, pair: dict[str, str]) -> None:
     for name, path in pair.items():
         (tmp_path / name).write_bytes(Path(path).read_bytes())
     (tmp_path / "key_file").chmod(0o640)
@@ -762,7 +760,7 @@ def test_a_key_is_roots_alone_or_in_the_services_own_directory(
         gpu_exporter.SettingsError, match=r"a key that root alone can read, found .*/key_file with mode 0640"
     ):
         web(tmp_path, tls_server_config=files)
-    monkeypatch.setenv("RUNTIME_DIRECTORY", str(tmp_path))
+    (tmp_path / "key_file").chmod(0o400)
     # A name alone is beside the file that has it, as exporter-toolkit takes it.
     assert web(tmp_path, tls_server_config={"cert_file": "cert_file", "key_file": "key_file"}).tls is not None
     with pytest.raises(gpu_exporter.SettingsError, match=r"key_file, .*/other, cannot be read: No such file"):

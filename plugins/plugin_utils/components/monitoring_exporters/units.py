@@ -37,6 +37,7 @@ _GONE = 0
 _ENGINE_AT = "127.0.0.1:5555"
 #: Directories in /run.
 _OF_GPU, _OF_NODE = "gpuwright-gpu-exporter", "gpuwright-node-exporter"
+_COPIES = "/run/gpuwright-web"
 _WRITTEN = "# Written by gpuwright (role monitoring_exporters). A change here is overwritten by the next run.\n"
 #: Whoever wrote the limits of the package's unit meant a machine that nobody asks at once.
 _AGAIN = "Restart=always\nRestartSec=10\n"
@@ -117,22 +118,33 @@ def web(exporters: MonitoringExporters) -> dict[str, object]:
 
 
 def _copies(exporters: MonitoringExporters, name: str) -> str:
-    """What root copies for a service that is not root, at each of its starts, to a directory that is the service's alone and new each time.
+    """What root copies for a service that is not root, at each of its starts: files that this service alone reads, in a directory in which
+    root alone writes. In one of the service's own (RuntimeDirectory=) its user could lay a link or a pipe in their way; that one only tells
+    which user it is, whom systemd may have made for this start (DynamicUser=).
 
-    LoadCredential= does the same from systemd 247 on, and hands over nothing in some containers, without a word. The copies never go
-    through a link (-C, the shell's noclobber): what has the service's user could have made one.
+    LoadCredential= does the same from systemd 247 on, and hands over nothing in some containers, without a word.
     """
     if not is_secured(exporters):
         return ""
     tls = exporters["tls"]
     files = {_WEB_NAME: WEB, **({_CERTIFICATE: tls["certificate"], _KEY: tls["key"]} if tls else {})}
-    commands = "; ".join(f"cat {path} >{_copied(name, copy)}" for copy, path in files.items())
-    return f"RuntimeDirectory={name}\nRuntimeDirectoryMode=0700\nExecStartPre=+/bin/sh -Ceuc 'umask 0333; {commands}'\n"
+    place = _copied(name)
+    commands = [
+        f"user=$$(stat -c %%u /run/{name})",
+        f"rm -rf {place}",
+        f"install -d -m 0711 {_COPIES} {place}",
+        *(f"install -m 0400 -o $$user {path} {_copied(name, copy)}" for copy, path in files.items()),
+    ]
+    return (
+        f"RuntimeDirectory={name}\nRuntimeDirectoryMode=0700\n"
+        f"ExecStartPre=+/bin/sh -euc '{'; '.join(commands)}'\n"
+        f"ExecStopPost=+/bin/rm -rf {place}\n"
+    )
 
 
-def _copied(name: str, copy: str) -> str:
-    """Where a copy for a service lies."""
-    return f"/run/{name}/{copy}"
+def _copied(name: str, *copy: str) -> str:
+    """Where the copies for a service lie, or one of them."""
+    return "/".join((_COPIES, name, *copy))
 
 
 def _place(exporters: MonitoringExporters, port: int) -> str:
