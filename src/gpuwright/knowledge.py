@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
 import json
-import zlib
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date
@@ -25,9 +23,6 @@ if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.catalogue import Description
     from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.machine import Machine
     from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
-
-#: What a file of gzip begins with (RFC 1952).
-_GZIP = b"\x1f\x8b"
 
 
 @dataclass(frozen=True)
@@ -231,13 +226,11 @@ def read_prices(name: str) -> dict[str, object]:
 
 
 def _read_yaml(name: str, what: str, holds: str, example: str) -> dict[str, object]:
-    import yaml
+    with _their_bad_input():
+        from ansible_collections.gpuwright.node.plugins.plugin_utils.model import given_file
 
-    text = _read(name, what)
-    try:
-        document = yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError) as error:
-        raise BadInput(f"{what} {name} is not YAML: {' '.join(str(error).split())}") from error
+        written = given_file.text(name, what, given_file.WRITTEN_BY_PEOPLE)
+        document = given_file.from_yaml(written, f"{what} {name}")
     if document is None:
         return {}
     if not isinstance(document, dict) or not all(isinstance(key, str) for key in document):
@@ -257,7 +250,7 @@ def read_facts(name: str) -> Facts:
     document = _read_json(name, "the facts file")
     try:
         admitted: Facts = json.loads(gate.admit("facts", json.dumps(document.get("facts", document))))
-    except gate.Refused as error:
+    except (gate.Refused, gate.NoAnswer) as error:
         text = f"the facts file {name} is not an observation of this version of gpuwright: {error}"
         raise BadInput(text, ["a run writes it as facts/HOST.json or facts/HOST.json.gz"]) from None
     return admitted
@@ -299,24 +292,18 @@ def write_lock(name: str, question: Question, hashes: Sequence[str] = ()) -> lis
 
 
 def _read(name: str, what: str) -> str:
-    """The text of a file; of one that gzip packed, as a run leaves it of a host that stays as it is, what is in it."""
-    try:
-        content = paths.written(name).read_bytes()
-        return (gzip.decompress(content) if content.startswith(_GZIP) else content).decode("utf-8")
-    except FileNotFoundError as error:
-        raise BadInput(f"{what} {name} is not there") from error
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise BadInput(f"{what} {name} is a broken gzip file: {error}") from error
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
-        raise BadInput(f"{what} {name} cannot be read: {reason}") from error
+    with _their_bad_input():
+        from ansible_collections.gpuwright.node.plugins.plugin_utils.model import given_file
+
+        return given_file.text(name, what)
 
 
 def _read_json(name: str, what: str) -> dict[str, object]:
-    try:
-        document = json.loads(_read(name, what))
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise BadInput(f"{what} {name} is not JSON: {error}") from error
+    written = _read(name, what)
+    with _their_bad_input():
+        from ansible_collections.gpuwright.node.plugins.plugin_utils.model import given_file
+
+        document = given_file.from_json(written, f"{what} {name}")
     if not isinstance(document, dict):
         raise BadInput(f"{what} {name} is not a JSON object")
     return document

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ansible_collections.gpuwright.node.plugins.module_utils.packages import wheels
 
 from .. import resolver
-from ..model import local_path, shortfalls
+from ..model import given_file, shortfalls
 from ..model.errors import BadInput
 from ..model.frameworks import FrameworkEnvironment
 from ..model.lock import Lock, LockDriver, LockFramework, LockMachine, LockStack
@@ -265,17 +265,8 @@ def _exactly(stack: Stack, machine: Machine, rules: Rules) -> LockStack:
 def load(name: str) -> Lock:
     """Return the lock in a file. Raises BadInput where it is not there, broken, or not a lock that this version reads."""
     what = f"the lock file {name}"
-    try:
-        document = json.loads(local_path.read(name).read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise BadInput(f"{what} is not there", ["gpuwright resolve --lock FILE writes one"]) from error
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise BadInput(f"{what} is not JSON: {error}") from error
-    except UnicodeDecodeError as error:
-        raise BadInput(f"{what} cannot be read: it is not UTF-8 text") from error
-    except (OSError, ValueError) as error:
-        # A name with a zero byte is a ValueError.
-        raise BadInput(f"{what!r} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    written = given_file.text(name, "the lock file", instead=["gpuwright resolve --lock FILE writes one"])
+    document = given_file.from_json(written, what)
     return check(document, what)
 
 

@@ -8,15 +8,14 @@ a matter of the machine, and code of a source would run as root.
 
 from __future__ import annotations
 
-import json
+import os
 import re
-import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from ..model import local_path
+from ..model import given_file, local_path
 from ..model.errors import BadInput
 from ..model.wish import Project, Requirement
 from . import plain
@@ -30,13 +29,13 @@ ENVIRONMENT = "project"
 _PYPROJECT = "pyproject.toml"
 _FILES = (_PYPROJECT, "requirements.txt")
 #: How a file with a table is read. JSON is what a run leaves for its continuation after a boot, see `document`.
-_TABLES: Mapping[str, Callable[[str], object]] = {".toml": tomllib.loads, ".json": json.loads}
+_TABLES: Mapping[str, Callable[[str, str], object]] = {".toml": given_file.from_toml, ".json": given_file.from_json}
 _NESTED = re.compile(r"^(?:(?P<kind>-r|-c)\s*|(?P<long>--requirement|--constraint)(?:\s+|=))(?P<file>\S.*)$")
 _COMMENT = re.compile(r"(^|\s)#.*$")
 # The key of constraints in a table of our own; pyproject.toml has none.
 _LIMITS = "gpuwright-constraints"
-# A file that is none of this kind is not read to its end.
-_LARGEST = 1 << 20
+#: Requirements of a project, with those of all that its files name and its groups include.
+_MOST = 10_000
 #: What is to be done about an option that pip would take.
 _INSTEAD = {
     "-i": "name the index for this machine in gpuwright_mirrors: {pypi: URL}",
@@ -93,7 +92,9 @@ def read(name: str, environment: str | None) -> Project:
         wanted = table.get("requires-python")
         python = Requirement(_range(str(wanted), path), path.name) if wanted else None
     else:
-        lines = list(_lines(path, (), limits=False))
+        lines = list(_lines(path, (), set(), limits=False))
+    if len(lines) > _MOST:
+        raise _too_many(path)
     return Project(
         environment or ENVIRONMENT,
         tuple(Requirement(each.text, each.origin) for each in lines if not each.limits),
@@ -139,10 +140,16 @@ def document(project: Project) -> dict[str, object]:
 # requirements.txt --------------------------------------------------------------------------------------
 
 
-def _lines(path: Path, through: tuple[Path, ...], *, limits: bool) -> Iterator[_Line]:
-    """Yield the requirements of a file and of those that it names by -r and -c, relative to itself."""
+def _lines(
+    path: Path, through: tuple[Path, ...], read_already: set[tuple[str, bool]], *, limits: bool
+) -> Iterator[_Line]:
+    """Yield the requirements of a file and of those that it names by -r and -c, relative to itself; of each file once."""
     if path in through:
         raise BadInput(f"{through[-1].name}: it names {path.name}, which names it in turn")
+    this = (os.path.realpath(path), limits)
+    if this in read_already:
+        return
+    read_already.add(this)
     for number, written in _joined(_text(path)):
         origin = f"{path.name}:{number}"
         line = _COMMENT.sub("", written).strip()
@@ -150,7 +157,7 @@ def _lines(path: Path, through: tuple[Path, ...], *, limits: bool) -> Iterator[_
         if nested:
             below = path.parent / local_path.read(nested["file"].strip())
             only = limits or (nested["kind"] or nested["long"]) in ("-c", "--constraint")
-            yield from _lines(below, (*through, path), limits=only)
+            yield from _lines(below, (*through, path), read_already, limits=only)
         elif line:
             yield _requirement(line, origin, limits=limits)
 
@@ -189,11 +196,7 @@ def _requirement(line: str, origin: str, *, limits: bool = False) -> _Line:
 
 def _document(path: Path) -> Mapping[str, object]:
     """Return the tables of a file."""
-    kind = path.suffix
-    try:
-        document = _TABLES[kind](_text(path))
-    except (tomllib.TOMLDecodeError, json.JSONDecodeError, RecursionError) as error:
-        raise BadInput(f"{path.name} is not {kind[1:].upper()}: {error}") from None
+    document = _TABLES[path.suffix](_text(path), path.name)
     return document if isinstance(document, Mapping) else {}
 
 
@@ -222,10 +225,13 @@ def _listed(path: Path, key: str, rows: object, *, limits: bool = False) -> Iter
     """Yield the requirements of a list, with the first line of the file that has each."""
     if not isinstance(rows, list):
         raise BadInput(f"{path.name}: {key} has to be a list, found {type(rows).__name__}")
-    lines = _text(path).splitlines()
+    if len(rows) > _MOST:
+        raise _too_many(path)
+    written = _text(path)
     for row in rows:
-        number = next((place for place, line in enumerate(lines, start=1) if str(row) in line), None)
-        yield _requirement(str(row), f"{path.name}:{number}" if number else path.name, limits=limits)
+        place = written.find(str(row))
+        number = f":{written.count(chr(10), 0, place) + 1}" if place >= 0 else ""
+        yield _requirement(str(row), f"{path.name}{number}", limits=limits)
 
 
 def _of_extras(path: Path, table: Mapping[str, object], extras: tuple[str, ...]) -> Iterator[_Line]:
@@ -256,12 +262,30 @@ def _of_groups(path: Path, document: Mapping[str, object], asked: _Asked) -> Ite
     groups = cast("Mapping[str, list[str | Mapping[str, str]]]", known if isinstance(known, Mapping) else {})
     for group in asked.groups:
         _there(path, "group", _normal(group), {_normal(str(name)): name for name in groups})
+        if _size(group, groups, {}) > _MOST:
+            raise _too_many(path)
         try:
             rows = resolve_dependency_groups(groups, group)
         except ExceptionGroup as found:
             told = "; ".join(map(str, found.exceptions))
             raise BadInput(f"{path.name}: the dependency group {group} cannot be read: {told}") from None
         yield from _listed(path, f"{_GROUPS} of {group}", list(rows))
+
+
+def _size(group: str, groups: Mapping[str, object], known: dict[str, int]) -> int:
+    """How many requirements a group has with all that it includes, as often as it does. What includes itself is told by the library."""
+    name = _normal(group)
+    if name not in known:
+        known[name] = 0
+        rows = next((rows for other, rows in groups.items() if _normal(str(other)) == name), None)
+        included = [row for row in rows if isinstance(row, Mapping)] if isinstance(rows, list) else []
+        own = len(rows) - len(included) if isinstance(rows, list) else 0
+        known[name] = own + sum(_size(str(row.get("include-group")), groups, known) for row in included)
+    return known[name]
+
+
+def _too_many(path: Path) -> BadInput:
+    return BadInput(f"{path.name} has more than {_MOST} requirements: no project has so many")
 
 
 def _there(path: Path, what: str, name: str, known: Mapping[str, object]) -> None:
@@ -319,20 +343,5 @@ def _file(path: Path, asked: _Asked) -> Path:
 
 
 def _text(path: Path) -> str:
-    try:
-        with path.open("rb") as stream:
-            content = stream.read(_LARGEST + 1)
-    except FileNotFoundError:
-        raise BadInput(
-            f"the project's file {path} is not there", ["project=PATH names a file of this machine"]
-        ) from None
-    except (OSError, ValueError) as error:
-        # A path with a zero byte is a ValueError.
-        reason = getattr(error, "strerror", None) or error
-        raise BadInput(f"the project's file {str(path)!r} cannot be read: {reason}") from None
-    if len(content) > _LARGEST:
-        raise BadInput(f"the project's file {path} is larger than 1 MiB: that is no list of requirements")
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise BadInput(f"the project's file {path} is not UTF-8 text") from None
+    instead = ["project=PATH names a file of this machine"]
+    return given_file.text(str(path), "the project's file", given_file.WRITTEN_BY_PEOPLE, instead)
