@@ -21,6 +21,8 @@ from ansible_collections.gpuwright.node.plugins.module_utils.packages import pro
 _LIMIT = 1 << 20
 _BLOCK = 1 << 14
 _LARGE_BLOCK = 1 << 20
+# The largest file of NVIDIA's, a toolkit's, has 5 GB.
+_LARGEST = 8 << 30
 
 
 class FetchError(Exception):
@@ -59,6 +61,18 @@ class _ByProxy(urllib.request.BaseHandler):
     https_request = http_request
 
 
+class _Redirect(urllib.request.HTTPRedirectHandler):
+    """Goes where a server leads, and never from https to what anybody on the way may read and change."""
+
+    def redirect_request(
+        self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any, newurl: str
+    ) -> urllib.request.Request | None:
+        """The request to the other place. Raises URLError."""
+        if req.type == "https" and not newurl.lower().startswith("https://"):
+            raise urllib.error.URLError(f"it leads from https to {newurl.partition(':')[0]}")
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
 def _request(
     url: str, credentials: Iterable[Mapping[str, str]], method: str = "GET", accept: str | None = None
 ) -> urllib.request.Request:
@@ -80,7 +94,10 @@ def _open(request: urllib.request.Request, timeout: float, known: proxies.Settin
     from ansible.module_utils.urls import make_context
 
     opener = urllib.request.build_opener(
-        urllib.request.ProxyHandler({}), _ByProxy(known), urllib.request.HTTPSHandler(context=make_context(cafile=cert))
+        urllib.request.ProxyHandler({}),
+        _ByProxy(known),
+        _Redirect(),
+        urllib.request.HTTPSHandler(context=make_context(cafile=cert)),
     )
     return opener.open(request, timeout=timeout)
 
@@ -182,15 +199,19 @@ class Visitor(NamedTuple):
 def download(url: str, path: str, timeout: float = 60.0, credentials: Iterable[Mapping[str, str]] = ()) -> str:
     """Write what `url` has to `path`, for its owner alone, and return its SHA-256. Raises FetchError.
 
-    `timeout`: seconds that the server may be silent. What could not be fetched whole is taken away. `credentials`: as for fetch.
+    `timeout`: seconds that the server may be silent. What could not be fetched whole is taken away, as what has more than 8 GiB.
+    `credentials`: as for fetch.
     """
     _checked(url)
     known = proxies.settings()
-    digest = hashlib.sha256()
+    digest, size = hashlib.sha256(), 0
     try:
         with _told(url, timeout, known), _open(_request(url, credentials), timeout, known) as answer:
             with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:
                 for block in iter(lambda: answer.read(_LARGE_BLOCK), b""):
+                    size += len(block)
+                    if size > _LARGEST:
+                        raise OSError(f"it has more than {_LARGEST >> 30} GiB")
                     digest.update(block)
                     out.write(block)
             if getattr(answer, "length", None):

@@ -9,6 +9,8 @@ import json
 import os
 import subprocess
 import threading
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -187,6 +189,26 @@ def test_a_key_is_fetched_with_the_credentials_and_a_redirect_does_not_carry_the
         fetch.fetch(f"{mirror.url}/moved", 5, [mirror.access()])
     assert mirror.asked == [("/key", f"me:{SECRET}"), ("/moved", f"me:{SECRET}")]
     assert other.asked == [("/x", None)]
+
+
+@pytest.mark.parametrize(
+    "place", ["http://mirror.example/key", "HTTP://mirror.example/key", "ftp://mirror.example/key"]
+)
+def test_no_redirect_leads_from_https_to_what_others_may_change(place: str) -> None:
+    asked = urllib.request.Request("https://mirror.example/key")
+    with pytest.raises(urllib.error.URLError, match="leads from https to"):
+        fetch._Redirect().redirect_request(asked, None, 302, "moved", {}, place)
+    assert fetch._Redirect().redirect_request(asked, None, 302, "moved", {}, "https://other.example/key") is not None
+
+
+def test_a_file_without_an_end_is_not_fetched_to_it(
+    server: Callable[..., Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetch, "_LARGEST", 4)
+    mirror = server(b"12345")
+    with pytest.raises(fetch.FetchError, match="it has more than 0 GiB"):
+        fetch.download(f"{mirror.url}/file", str(tmp_path / "file"), credentials=[mirror.access()])
+    assert not (tmp_path / "file").exists()
 
 
 @pytest.fixture
