@@ -83,6 +83,31 @@ def test_a_password_that_would_be_sent_unencrypted_is_told() -> None:
     assert "monitoring-server.unencrypted" not in [each["rule"] for each in chosen(HOSTS)[1].warnings]
 
 
+_WEBHOOK = {"severities": ["page"], "webhook": {"url": "http://hook.example/x"}}
+
+
+@pytest.mark.parametrize(
+    ("variables", "rules"),
+    [
+        ({}, []),
+        ({"monitoring_server_address": "::"}, ["open"]),
+        ({"monitoring_server_address": "10.0.0.5"}, ["open"]),
+        ({"monitoring_server_address": "::1"}, []),
+        ({"monitoring_receivers": {"a": _WEBHOOK}}, ["clear"]),
+        ({"monitoring_receivers": {"a": {**_WEBHOOK, "webhook": {"url": "https://hook.example/x"}}}}, []),
+        ({"monitoring_receivers": {"a": {**_WEBHOOK, "webhook": {"url": "http://127.0.0.1:8060/x"}}}}, []),
+        ({"monitoring_remote_write": [{"url": "http://far.example/write", "token": "SECRET"}]}, ["clear"]),
+        ({"monitoring_remote_write": [{"url": "http://far.example/write"}]}, []),
+        ({"monitoring_remote_write": [{"url": "https://far.example/write", "token": "SECRET"}]}, []),
+    ],
+)
+def test_what_everybody_may_read_or_hear_is_told(variables: dict[str, Any], rules: list[str]) -> None:
+    warnings = {each["rule"]: each["text"] for each in chosen(HOSTS, **variables)[1].warnings}
+    names = [name.partition(".")[2] for name in warnings if name.startswith("monitoring-server.")]
+    assert [name for name in names if name in ("open", "clear")] == rules
+    assert "SECRET" not in str(warnings)
+
+
 @pytest.mark.parametrize(
     ("variables", "match"),
     [

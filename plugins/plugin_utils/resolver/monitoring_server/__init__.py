@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import ipaddress
+import re
 from collections.abc import Iterator, Sequence
 
 from ansible_collections.gpuwright.node.plugins.module_utils.observe.monitoring_server import (
@@ -29,6 +31,8 @@ PACKAGES = ("prometheus", "prometheus-alertmanager")
 _ARCHIVE = "packages prometheus and prometheus-alertmanager of Debian 12 and 13, and of Ubuntu's component universe"
 _NONE = "neither Red Hat's archive nor EPEL is known to have both, with their units (assumed: not read)"
 _FACTS = "the machine's facts"
+#: An address over which everybody on the way reads along: not one of this machine's own.
+_CLEAR = re.compile(r"http://(?!(localhost|127[.]|\[::1\]))")
 #: The unit that listens on each port, by the variable of that.
 _UNITS = {PORT: PROMETHEUS.unit, ALERTS_PORT: ALERTMANAGER.unit, GRAFANA_PORT: GRAFANA.unit}
 _DEBIAN = "let a machine with Debian or Ubuntu be the server: it needs no card"
@@ -122,6 +126,19 @@ def _tell(settings: ServerSettings, fleet: Sequence[Exporters], targets: Sequenc
             f"the password for the exporters of {', '.join(open_for_all)} is sent unencrypted; set monitoring_tls there"
         )
         log.warn("monitoring-server.unencrypted", text, DESIGN)
+    if not ipaddress.ip_address(address).is_loopback:
+        text = (
+            f"whoever reaches {address} reads all metrics, and silences alerts: neither Prometheus nor Alertmanager asks for a password. "
+            "Leave monitoring_server_address at 127.0.0.1 and come by ssh or a proxy that asks, or let a firewall keep others out"
+        )
+        log.warn("monitoring-server.open", text, DESIGN)
+    # The address of a webhook is itself a secret.
+    told = [each["url"] for each in settings["remote_write"] if each["access"]]
+    told += [each["at"] for each in settings["receivers"] if "at" in each]
+    clear = [each for each in told if _CLEAR.match(each)]
+    if clear:
+        text = f"passwords, tokens or secret addresses are sent unencrypted to {', '.join(clear)}; an address with https:// hides them"
+        log.warn("monitoring-server.clear", text, DESIGN)
     if not settings["receivers"]:
         text = "alerts are told to nobody: set monitoring_receivers; until then Alertmanager's own page shows them"
         log.warn("monitoring-server.nobody", text, DESIGN)
