@@ -14,10 +14,12 @@ from typing import Any
 
 import jsonschema
 import pytest
+from ansible.errors import AnsibleActionFail
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from ansible_collections.gpuwright.node.plugins.plugin_utils import gate
+from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.node_action import NodeAction
 from ansible_collections.gpuwright.node.plugins.plugin_utils.gate.schema import SchemaError, compile_definitions
 from ansible_collections.gpuwright.node.plugins.plugin_utils.health import drift
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import document, index_query, python_query, removal
@@ -282,6 +284,55 @@ def test_so_it_does_for_the_other_modules(name: str, data: st.DataObject) -> Non
         assert not allows
     else:
         assert allows
+
+
+#: On what Ansible acts in a result, of whatever module that is.
+ACTS = ("ansible_facts", "add_host", "add_group", "ansible_stats", "include", "_ansible_notify", "_ansible_no_log")
+#: What it takes for blank, or for the end of a line, and letters, which are neither.
+AROUND = (
+    "",
+    " ",
+    "\t",
+    "\n",
+    "\r",
+    "\v",
+    "\f",
+    "\x00",
+    "\x1c",
+    "\x85",
+    "\xa0",
+    "\u2028",
+    "\u2029",
+    "\u3000",
+    "\ufeff",
+    "x",
+    "{",
+    "}",
+    "| ",
+)
+
+
+@pytest.mark.parametrize("name", ["driver_module", "root_owned", "node_seal", "failure"])
+@settings(max_examples=settings().max_examples // 2)
+@given(data=st.data())
+def test_on_nothing_that_a_node_says_does_ansible_act(name: str, data: st.DataObject) -> None:
+    answer = data.draw(allowed(DEFINITIONS[name]))
+    answer |= {
+        key: {"host_name": "sesame", "gpuwright_run_dir": "/"}
+        for key in data.draw(st.lists(st.sampled_from(ACTS), max_size=2))
+    }
+    words = st.lists(st.sampled_from(AROUND), max_size=4).map("".join)
+    filled = "x" * data.draw(st.sampled_from((0, 0, gate.MOST_WORDS)))
+    written = json.dumps(answer).rjust(data.draw(st.sampled_from((0, gate.MOST_WORDS // 2))))
+    action = NodeAction.__new__(NodeAction)
+    action._asked, action._used_interpreter = (name, "gpu17"), None
+    heard = {"stdout": f"{filled}{data.draw(words)}{written}{data.draw(words)}", "stderr": "", "rc": 0}
+    try:
+        result = action._parse_returned_data(heard, "legacy")
+    except AnsibleActionFail:
+        return
+    assert not set(ACTS) & result.keys()
+    assert result["_ansible_parsed"] is False or not set(ACTS) & answer.keys()
 
 
 @pytest.mark.parametrize(

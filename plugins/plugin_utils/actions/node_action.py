@@ -159,7 +159,11 @@ class NodeAction(ActionBase):  # type: ignore[misc]  # ansible-core ships no typ
             # Ansible says what is wrong; with a mark before each line, for shortened and cleaned these words could be an answer.
             marked = "\n".join(f"| {line}" for line in str(error).splitlines())
             return {**super()._parse_returned_data({**heard, "stdout": marked}, profile), "module_stdout": str(error)}
-        result: Result = super()._parse_returned_data(heard, profile)
+        try:
+            result: Result = super()._parse_returned_data(heard, profile)
+        except Exception as error:  # Ansible's own types of warnings, made of what the node says
+            told = f"Ansible cannot read it ({error})"
+            raise AnsibleActionFail(REFUSED.format(host=host, module=module, error=told)) from error
         return result
 
 
