@@ -192,8 +192,12 @@ def credentials(url: str) -> Credentials | None:
 
 
 def covers(machine: str, url: str) -> bool:
-    """Whether credentials of a machine are for an address: the very one, or one below it. Never another host, port or scheme."""
-    return (url.rstrip("/") + "/").startswith(machine.rstrip("/") + "/")
+    """Whether credentials of a machine are for an address: the very one, or one below it. Never another host, port or scheme, nor one that
+    leads up again.
+    """
+    begin = machine.rstrip("/") + "/"
+    below = (url.rstrip("/") + "/")[len(begin) :]
+    return (url.rstrip("/") + "/").startswith(begin) and ".." not in re.split(r"[/\\?#]", unquote(below))
 
 
 def access(url: str, known: Iterable[Mapping[str, str]]) -> Credentials | None:

@@ -504,3 +504,9 @@ def test_the_hosts_own_index_stands_beside_others_where_it_is_named_by_nothing()
     locked: Any = {**options, "wheels": [{"name": "torch", "version": "2", "sha256": ["0" * 64]}]}
     (turn,) = pip.turns(locked)
     assert turn.urls == ["https://torch.example", ""]
+
+
+def test_of_a_lock_pip_takes_nothing_that_has_no_hash(tmp_path: Path) -> None:
+    turn = pip.Turn(["torch==1.0"], [], dependencies=False, hashes=True)
+    assert "--require-hashes" in pip.command(turn, asked(tmp_path), str(tmp_path))
+    assert "--require-hashes" not in pip.command(turn._replace(hashes=False), asked(tmp_path), str(tmp_path))

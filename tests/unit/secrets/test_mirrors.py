@@ -99,10 +99,17 @@ def test_only_what_an_address_needs_is_handed_out_and_the_first_counts() -> None
         "https://mirror.example/cuda/x",
         "http://mirror.example:81/cuda/x",
         "http://x@mirror.example/cuda/x",
+        "http://mirror.example/cuda/../private/x",
+        "http://mirror.example/cuda/x/%2e%2E/../private",
+        "http://mirror.example/cuda/x\\..\\private",
     ],
 )
 def test_credentials_are_for_no_other_place(url: str) -> None:
     assert redact.access(url, [ACCESS]) is None
+
+
+def test_dots_in_a_name_lead_nowhere() -> None:
+    assert redact.access("http://mirror.example/cuda/a..b/x.1..2.deb", [ACCESS]) == tuple(ACCESS.values())
 
 
 def test_of_two_machines_the_nearer_one_counts() -> None:
