@@ -108,7 +108,9 @@ class Fleet:
 
     def active(self) -> set[tuple[str, str]]:
         """Host and name of each alert that Alertmanager has and that nothing silences."""
-        rows = self.fetch("http://127.0.0.1:9093/api/v2/alerts")
+        rows = self.fetch(
+            "http://127.0.0.1:9093/api/v2/alerts", f"gpuwright:{self.server.shell(f'cat {FILES}alerts-password')}"
+        )
         return {
             (row["labels"].get("host", ""), row["labels"]["alertname"])
             for row in rows
@@ -266,6 +268,11 @@ def test_secrets_are_in_files_that_the_server_reads_and_nowhere_else(fleet: Flee
     assert found == [f"{FILES}secret-hook"]
     assert fleet.server.shell(f"stat -c '%a %U:%G' {FILES}secret-hook").strip() == "640 root:prometheus"
     assert fleet.server.shell(f"journalctl --no-pager | grep -cF {SECRET}", check=False).strip() == "0"
+    # On the loopback everybody of the machine reaches Alertmanager: who silences alerts there has its password.
+    asked = f"runuser -u nobody -- python3 -c {shlex.quote(_FETCH)} http://127.0.0.1:9093/api/v2/silences 2>&1"
+    assert "HTTP Error 401" in fleet.server.shell(asked, check=False)
+    both = f"{FILES}alerts-password {FILES}alerts-web.yml"
+    assert fleet.server.shell(f"stat -c '%a %U:%G' {both}").split("\n")[:-1] == ["640 root:prometheus"] * 2
 
 
 def test_the_next_run_changes_nothing_also_when_it_looks_at_everything(fleet: Fleet) -> None:
@@ -375,12 +382,13 @@ def test_an_exporter_that_is_gone_is_told_and_a_machine_that_is_gone_silences_it
 
 def test_what_somebody_broke_by_hand_is_named_and_mended(fleet: Fleet) -> None:
     # The rules whose wait was shortened are one thing more.
-    fleet.server.shell("systemctl disable --now prometheus-alertmanager")
+    fleet.server.shell(f"systemctl disable --now prometheus-alertmanager; rm {FILES}alerts-password")
     (check,) = [row for row in fleet.run("doctor").host["checks"] if row["id"] == "monitoring.server"]
     assert (check["status"], check["reason"]) == ("fail", "prometheus-alertmanager.service does not run")
     mended = fleet.run("up")
     assert (mended.code, mended.components) == (0, {"monitoring_server"}), str(mended)
     assert "for: 30s" not in fleet.server.shell(f"cat {FILES}alerts.yml")
+    fleet.active()  # by the new password
     assert "for: 15m" in "\n".join(
         f"for: {rule['duration'] // 60:.0f}m"
         for group in fleet.ask("/api/v1/rules")["groups"]

@@ -8,10 +8,12 @@ written: what a program says of its configuration is another text than the file'
 
 from __future__ import annotations
 
+import base64
 import json
 import math
 import re
-from typing import TYPE_CHECKING, Callable, Dict, List, NamedTuple, Optional, Pattern, Tuple, TypedDict
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, NamedTuple, Optional, Pattern, Tuple, TypedDict
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import addresses, paths
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
@@ -29,15 +31,21 @@ PREFIX = paths.SETTINGS + "/monitoring-server-"
 DASHBOARDS = paths.SETTINGS + "/dashboards"
 
 
+#: Who may see and silence alerts.
+USER = "gpuwright"
+
+
 class Program(NamedTuple):
     """One of them: its unit, the files that it reads, where its unit says that it listens (address and port), and what its metrics of
-    their reading begin with; None where it reads them when it starts, and never again.
+    their reading begin with; None where it reads them when it starts, and never again. ``password``: the file with that of :data:`USER`,
+    where it asks for one.
     """
 
     unit: str
     files: Tuple[str, ...]
     listens: Pattern[str]
     metrics: Optional[str] = None
+    password: Optional[str] = None
 
     @property
     def drop_in(self) -> str:
@@ -55,7 +63,11 @@ PROMETHEUS = Program(
     "prometheus.service", (PREFIX + "prometheus.yml", PREFIX + "alerts.yml"), _LISTENS, "prometheus_config_last_reload_"
 )
 ALERTMANAGER = Program(
-    "prometheus-alertmanager.service", (PREFIX + "alertmanager.yml",), _LISTENS, "alertmanager_config_last_reload_"
+    "prometheus-alertmanager.service",
+    (PREFIX + "alertmanager.yml",),
+    _LISTENS,
+    "alertmanager_config_last_reload_",
+    PREFIX + "alerts-password",
 )
 #: Those of every server.
 PROGRAMS = {"prometheus": PROMETHEUS, "alertmanager": ALERTMANAGER}
@@ -85,9 +97,9 @@ def observe(host: Host, ask: Optional[Ask] = None) -> Optional[MetricsServer]:
     grafana = [path for path in (GRAFANA.drop_in, *GRAFANA.files) if host.exists(path)]
     return {
         "files": files + grafana,
-        "prometheus": look(host, PROMETHEUS, how),
-        "alertmanager": look(host, ALERTMANAGER, how),
-        "grafana": look(host, GRAFANA, how) if GRAFANA.drop_in in drop_ins else None,
+        "prometheus": look(host, PROMETHEUS, ask),
+        "alertmanager": look(host, ALERTMANAGER, ask),
+        "grafana": look(host, GRAFANA, ask) if GRAFANA.drop_in in drop_ins else None,
         "targets": _targets(host, how),
     }
 
@@ -103,7 +115,7 @@ def look(host: Host, program: Program, ask: Optional[Ask] = None) -> ServerProgr
     if address is None:
         return {"answers": False, "started": None, "loaded": None, "problem": None}
     try:
-        told = parse_metrics((ask or _http)(address, "/metrics"))
+        told = parse_metrics((ask or _asking(host, program))(address, "/metrics"))
     except (OSError, ValueError) as error:
         return {"answers": False, "started": None, "loaded": None, "problem": _short(error)}
     begun = told.get("process_start_time_seconds")
@@ -191,13 +203,22 @@ def _since(host: Host, when: Optional[float], files: Tuple[str, ...]) -> bool:
     return when is not None and all(when >= each.st_mtime for each in found if each is not None)
 
 
-def _http(address: str, path: str) -> str:
+def _asking(host: Host, program: Program) -> Ask:
+    """How a program is asked that may want a password; of its file root alone, and the program, knows it."""
+    password = (host.read(program.password) or "").strip() if program.password else ""
+    if not password:
+        return _http
+    word = base64.b64encode(f"{USER}:{password}".encode()).decode()
+    return lambda address, path: _http(address, path, {"Authorization": f"Basic {word}"})
+
+
+def _http(address: str, path: str, headers: Mapping[str, str] = MappingProxyType({})) -> str:
     # Imported here: most machines are no server of metrics.
     import http.client
 
     connection = http.client.HTTPConnection(address, timeout=_SECONDS)
     try:
-        connection.request("GET", path)
+        connection.request("GET", path, headers=dict(headers))
         answer = connection.getresponse()
         text = answer.read(_MOST_BYTES).decode("utf-8", "replace")
     except http.client.HTTPException as error:

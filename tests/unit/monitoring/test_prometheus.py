@@ -48,8 +48,10 @@ SERVER: MonitoringServer = {
 @pytest.fixture
 def written(tmp_path: Path, rules_file: Path) -> Path:
     """The configuration of a server with everything, and the files that it names."""
-    places = prometheus.Places(str(rules_file), f"{tmp_path}/targets-", f"{tmp_path}/secret-")
-    for name in ("scrape", "remote-write-0", "remote-write-1"):
+    places = prometheus.Places(
+        str(rules_file), f"{tmp_path}/targets-", f"{tmp_path}/secret-", f"{tmp_path}/secret-alerts"
+    )
+    for name in ("alerts", "scrape", "remote-write-0", "remote-write-1"):
         (tmp_path / f"secret-{name}").write_text("secret")
     authority = tmp_path / "fleet.pem"
     authority.write_text("")
@@ -95,13 +97,14 @@ def test_a_target_has_the_labels_that_rules_and_dashboards_ask_for(written: Path
     ],
 )
 def test_alertmanager_is_found_where_it_listens(address: str, asked: str) -> None:
-    text = prometheus.configuration({**SERVER, "address": address}, prometheus.Places("r", "t", "s"))
+    text = prometheus.configuration({**SERVER, "address": address}, prometheus.Places("r", "t", "s", "p"))
     (alerting,) = yaml.safe_load(text)["alerting"]["alertmanagers"]
     assert alerting["static_configs"] == [{"targets": [f"{asked}:9093"]}]
+    assert alerting["basic_auth"] == {"username": "gpuwright", "password_file": "p"}
 
 
 def test_a_server_without_targets_asks_nobody(promtool: Call, tmp_path: Path, rules_file: Path) -> None:
     file = tmp_path / "prometheus.yml"
     server: Any = {**SERVER, "targets": [], "remote_write": [], "scrape": None}
-    file.write_text(prometheus.configuration(server, prometheus.Places(str(rules_file), "t", "s")))
+    file.write_text(prometheus.configuration(server, prometheus.Places(str(rules_file), "t", "s", "/dev/null")))
     assert promtool("check", "config", file).returncode == 0

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import http.server
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -177,3 +180,34 @@ def test_an_answer_of_somebody_else_is_none(text: str, put: Callable[..., Machin
     seen: Any = server.observe(put(), lambda _address, _path: text)
     assert seen["targets"] is None
     assert seen["prometheus"]["loaded"] is False
+
+
+class _Asks(http.server.BaseHTTPRequestHandler):
+    """Answers whoever has the password, as Alertmanager does."""
+
+    def do_GET(self) -> None:
+        word = base64.b64encode(b"gpuwright:sesame").decode()
+        self.send_response(200 if self.headers["Authorization"] == f"Basic {word}" else 401)
+        self.end_headers()
+        self.wfile.write(b"alertmanager_config_last_reload_successful 1\n")
+
+    def log_message(self, *_words: object) -> None:
+        """Nothing."""
+
+
+@pytest.mark.parametrize(("password", "answers"), [("sesame\n", True), ("other", False), (None, False)])
+def test_alertmanager_is_asked_with_the_password_in_its_file(
+    password: str | None, answers: bool, put: Callable[..., Machine], tmp_path: Path
+) -> None:
+    with http.server.HTTPServer(("127.0.0.1", 0), _Asks) as asked:
+        threading.Thread(target=asked.serve_forever, daemon=True).start()
+        machine = put()
+        unit = tmp_path / server.ALERTMANAGER.drop_in[1:]
+        unit.parent.mkdir(parents=True, exist_ok=True)
+        unit.write_text(f"ExecStart=x --web.listen-address=127.0.0.1:{asked.server_port}\n")
+        if password:
+            (tmp_path / str(server.ALERTMANAGER.password)[1:]).write_text(password)
+        seen = server.look(machine, server.ALERTMANAGER)
+        asked.shutdown()
+    assert seen["answers"] is answers
+    assert seen["problem"] == (None if answers else "HTTP status 401")

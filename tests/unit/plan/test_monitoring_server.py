@@ -439,7 +439,8 @@ def test_the_units_name_the_address_and_what_is_kept_before_the_packages_come() 
         "--storage.tsdb.retention.size=5TB",
     ):
         assert argument in first["content"]
-    assert "--web.listen-address=127.0.0.1:9093 --cluster.listen-address=\n" in second["content"]
+    asks = f"--web.config.file={FILES}alerts-web.yml --cluster.listen-address="
+    assert f"--web.listen-address=127.0.0.1:9093 {asks}\n" in second["content"]
 
 
 def test_secrets_are_named_by_where_they_are_in_the_variables() -> None:
@@ -502,7 +503,8 @@ def test_every_file_is_sealed_and_may_be_taken_back() -> None:
     written = [
         each["path"] for each in (*done["drop_ins"], *done["secrets"], *done["private"], *done["files"], done["admin"])
     ]
-    assert set(sealed["files"]) == {*of_source, *written, *(each["dest"] for each in done["copied"])}
+    made_there = {done["login"]["path"], done["login"]["web"]}
+    assert set(sealed["files"]) == {*of_source, *written, *made_there, *(each["dest"] for each in done["copied"])}
     assert [path for path in sealed["files"] if not removal.WRITTEN.fullmatch(path)] == []
     assert all(removal.UNIT.fullmatch(unit) for unit in sealed["services"])
     assert sealed["packages"] == [*VERSIONS, "grafana"]
@@ -572,3 +574,19 @@ def test_the_whole_inventory_is_read_by_the_server_and_by_nobody_else(wants: lis
     targets = of(made.context.stack)["targets"] if NAME in made.context.stack else []
     assert {each["host"] for each in targets} == (set(FLEET) if asked else set())
     assert any(host in action.read for host in FLEET.values()) is asked
+
+
+def test_alertmanager_asks_for_a_password_that_prometheus_has_in_a_file() -> None:
+    there = work(bare())
+    login = {
+        "path": f"{FILES}alerts-password",
+        "web": f"{FILES}alerts-web.yml",
+        "user": "gpuwright",
+        "group": "prometheus",
+    }
+    assert there["login"] == login
+    (text,) = [each["content"] for each in there["files"] if each["path"] == f"{FILES}prometheus.yml"]
+    (alerting,) = yaml.safe_load(text)["alerting"]["alertmanagers"]
+    assert alerting["basic_auth"] == {"username": "gpuwright", "password_file": login["path"]}
+    assert {login["path"], login["web"]} <= set(made(bare())["manages"]["monitoring_server"]["files"])
+    assert there["absent"] == []

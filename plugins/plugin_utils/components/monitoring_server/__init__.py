@@ -40,7 +40,7 @@ from ..base import (
     repository_names,
 )
 from . import files, judgement
-from .files import Admin, Copied, Private, Secret, Written
+from .files import Admin, Copied, Login, Private, Secret, Written
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
@@ -68,6 +68,7 @@ class Work(TypedDict):
     private: list[Private]
     copied: list[Copied]
     files: list[Written]
+    login: Login
     admin: Admin | None
     leaves: list[str]
     absent: list[str]
@@ -188,6 +189,7 @@ def begin(context: Context, plan: Plan) -> Work:
         "private": [files.private(server)],
         "copied": files.copied(),
         "files": files.texts(server),
+        "login": files.login(),
         "admin": files.admin(server),
         "leaves": _leaves(context),
         "absent": _left(context),

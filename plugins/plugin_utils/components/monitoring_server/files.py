@@ -18,6 +18,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.observe.monitoring_
     PREFIX,
     PROGRAMS,
     PROMETHEUS,
+    USER,
     Program,
 )
 
@@ -29,7 +30,14 @@ from . import alertmanager, prometheus, provisioning
 #: Where the programs keep what they have: below it in a directory of its own, since a purge of the packages takes theirs away.
 DATA = "/var/lib/prometheus"
 _OWN = "gpuwright"
-PLACES = prometheus.Places(rules=f"{PREFIX}alerts.yml", targets=f"{PREFIX}targets-", secrets=f"{PREFIX}secret-")
+PLACES = prometheus.Places(
+    rules=f"{PREFIX}alerts.yml",
+    targets=f"{PREFIX}targets-",
+    secrets=f"{PREFIX}secret-",
+    alerts_password=str(ALERTMANAGER.password),
+)
+#: What Alertmanager lets in, in the format of Prometheus' exporter-toolkit.
+_WEB = f"{PREFIX}alerts-web.yml"
 _SHARED = Path(__file__).parents[2] / "monitoring"
 #: The groups of those who read what is not everybody's: both programs of every server, and Grafana.
 _GROUP, _GRAFANAS_GROUP = "prometheus", "grafana"
@@ -76,6 +84,17 @@ class Secret(TypedDict):
     keys: list[str | int]
 
 
+class Login(TypedDict):
+    """The password that Alertmanager asks for: its file, the one with its hash that Alertmanager reads, who it is of, and the group that
+    reads both.
+    """
+
+    path: str
+    web: str
+    user: str
+    group: str
+
+
 class Admin(TypedDict):
     """The password of Grafana's admin: its file and the group that reads it, whether the wish has it, where Grafana keeps what it knows of
     its users, and what tells it another one.
@@ -107,10 +126,16 @@ def admin(server: MonitoringServer) -> Admin | None:
     }
 
 
+def login() -> Login:
+    """Return what Alertmanager's password needs: on the loopback every user of the machine may reach it, and silence alerts."""
+    return {"path": PLACES.alerts_password, "web": _WEB, "user": USER, "group": _GROUP}
+
+
 def paths(server: MonitoringServer) -> list[str]:
     """Return every file of a server."""
     return [
         *(program.drop_in for program in programs(server).values()),
+        *(PLACES.alerts_password, _WEB),
         *(secret["path"] for secret in secrets(server)),
         *([ADMINS_PASSWORD] if server["grafana"] else []),
         *(each["dest"] for each in copied()),
@@ -141,7 +166,7 @@ def drop_ins(server: MonitoringServer) -> list[File]:
     )
     alerts = (
         f"/usr/bin/prometheus-alertmanager --config.file={ALERTMANAGER.configuration} --storage.path={DATA}/{_OWN}/alerts "
-        f"--web.listen-address={address}:{server['alerts_port']} --cluster.listen-address="
+        f"--web.listen-address={address}:{server['alerts_port']} --web.config.file={_WEB} --cluster.listen-address="
     )
     beside = [_grafanas(server["grafana"], server["address"])] if server["grafana"] else []
     return [_drop_in(PROMETHEUS, "metrics", metrics), _drop_in(ALERTMANAGER, "alerts", alerts), *beside]

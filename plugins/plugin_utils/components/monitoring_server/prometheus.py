@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import yaml
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import addresses
+from ansible_collections.gpuwright.node.plugins.module_utils.observe.monitoring_server import USER
 
 if TYPE_CHECKING:
     from ...model.monitoring_server import MonitoringServer, RemoteWrite, ScrapeAccess, Target
@@ -26,6 +27,7 @@ class Places(NamedTuple):
     """What the names of the files of targets begin with"""
     secrets: str
     """What the names of the files of secrets begin with"""
+    alerts_password: str
 
     def targets_of(self, kind: Kind) -> str:
         """Return the file of the targets that are asked in one way."""
@@ -72,13 +74,14 @@ def configuration(server: MonitoringServer, places: Places) -> str:
         "alerting": {
             "alertmanagers": [
                 {
+                    "basic_auth": {"username": USER, "password_file": places.alerts_password},
                     "static_configs": [
                         {
                             "targets": [
                                 f"{addresses.bracketed(addresses.within(server['address']))}:{server['alerts_port']}"
                             ]
                         }
-                    ]
+                    ],
                 }
             ]
         },
