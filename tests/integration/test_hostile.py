@@ -65,6 +65,39 @@ def test_a_node_that_breaks_the_rules_fails_alone_and_the_other_is_planned(
     assert [run_directory.host_of(path) for path in run_directory.documents(tmp_path / "run/facts")] == [good.name]
 
 
+#: What it is that says nothing: it is asked, and never comes to its end.
+_SILENT = "/usr/local/bin/python-silent"
+
+
+def test_of_three_the_third_goes_on_beside_a_hostile_one_and_one_that_says_nothing(
+    pair: dict[str, Node], secret: Path, tmp_path: Path
+) -> None:
+    evil, good = pair["evil"], pair["honest"]
+    evil.shell(f"cat > {_PYTHON} <<'EOF'\n{_FAMILY.format(secret=secret)}EOF\nchmod 755 {_PYTHON}")
+    evil.shell(f"printf '#!/bin/sh\\nsleep 3600\\n' > {_SILENT}; chmod 755 {_SILENT}")
+    inventory = yaml.safe_load(evil.inventory.read_text())
+    hosts = inventory["all"]["hosts"]
+    hosts["silent"] = {**hosts[evil.name], "ansible_python_interpreter": _SILENT}
+    hosts[evil.name] = {**hosts[evil.name], "ansible_python_interpreter": _PYTHON}
+    path = tmp_path / "three.yml"
+    path.write_text(yaml.safe_dump(inventory))
+
+    def done(verb: str, *options: str) -> Any:
+        """What is said of the third; the hostile one has failed, and the other is unreachable."""
+        run = gpuwright(verb, *options, "-i", path, "-e", "gpuwright_answer_timeout=30", "--json")
+        assert "within 70 seconds" in run.json["unreachable"]["silent"], str(run)
+        assert "answered node_facts as no node of gpuwright answers" in json.dumps(run.json["hosts"][evil.name]), str(
+            run
+        )
+        return run.json["hosts"][good.name]
+
+    assert done("plan", "--want", "driver")["changes"]
+    assert done("up", "--yes", "--want", "driver")["verdict"] == "pass"
+    assert done("status")["state"] == "ok"
+    assert done("validate", "--want", "driver")["verdict"] == "pass"
+    assert done("remove", "--yes")["verdict"] == "pass"
+
+
 def test_a_record_that_names_a_file_of_the_controller_does_not_get_it(pair: dict[str, Node], secret: Path) -> None:
     evil = pair["evil"]
     stack: dict[str, Any] = {**honest.STACK, "runfile": {**honest.STACK["runfile"], "addresses": [str(secret)]}}  # type: ignore[dict-item]

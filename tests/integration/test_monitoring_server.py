@@ -188,6 +188,12 @@ def fleet(
     return found
 
 
+def listening(sockets: str) -> set[str]:
+    """Where something listens by the words of `ss -Hltn`, but the way to the node and the resolver of its network."""
+    places = {line.split()[3] for line in sockets.splitlines()}
+    return {place for place in places if not re.search(r":22$|^127[.]0[.]0[.]11:", place)}
+
+
 def turn(machine: Node) -> None:
     """Have the watch look now: it writes what node_exporter tells."""
     machine.shell("systemctl start gpuwright-watch.service")
@@ -221,6 +227,7 @@ def test_a_budget_that_the_disk_does_not_have_is_refused_before_any_change(fleet
 
 
 def test_the_server_comes_up_and_every_exporter_of_the_inventory_answers(fleet: Fleet) -> None:
+    before = listening(fleet.server.shell("ss -Hltn"))
     # What listens at any time while it is installed is written down: nothing may on every address.
     fleet.server.shell(
         "systemd-run --unit=test-listeners sh -c 'while sleep 0.1; do ss -Hltn >> /root/listeners; done'"
@@ -228,8 +235,15 @@ def test_the_server_comes_up_and_every_exporter_of_the_inventory_answers(fleet: 
     run = fleet.run("up")
     assert (run.code, run.host["verdict"]) == (0, "pass"), str(run)
     fleet.server.shell("systemctl stop test-listeners")
-    listened = set(re.findall(r"\S+:(?:909\d|9100|9400)\b", fleet.server.shell("cat /root/listeners")))
-    assert listened == {f"127.0.0.1:{port}" for port in (9090, 9093, 9100)}
+    assert listening(fleet.server.shell("cat /root/listeners")) - before == {
+        f"127.0.0.1:{port}" for port in (9090, 9093, 9100)
+    }
+    # What docs/security.md says of who listens where is all that there is.
+    page = (settings.CLONE / "docs/security.md").read_text()
+    told = set(re.findall(r"^[|] (\d+) [|]", page, re.MULTILINE))
+    for each in fleet.others:
+        ports = {place.rpartition(":")[2] for place in listening(each.shell("ss -Hltn"))}
+        assert {"9100", "9400"} <= ports <= told, ports
 
     hosts = [each.name for each in fleet.others]
     wished = {(host, job): "up" for host in hosts for job in ("gpu", "node")} | {(fleet.server.name, "node"): "up"}
