@@ -23,6 +23,8 @@ _NO_PYTHON = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _OLD_PYTHON = re.compile(r"(?:requires a minimum of Python|ansible-core requires).*", re.IGNORECASE)
+#: What plugin_utils/actions/limits.py says of a host that was reached and gave no answer in time.
+_SILENT = re.compile(r"gave (?P<what>no answer to \w+ within \d+ seconds\. .*)", re.DOTALL)
 _SUDO_PASSWORD = re.compile(r"Missing sudo password|a password is required|a terminal is required", re.IGNORECASE)
 _SUDO_WRONG = re.compile(r"Incorrect sudo password|Sorry, try again", re.IGNORECASE)
 _SUDO_DENIED = re.compile(r"is not in the sudoers file|is not allowed to (?:execute|run)", re.IGNORECASE)
@@ -33,6 +35,9 @@ def unreachable(result: TaskResult) -> str:
     text = _text(result)
     if _NO_PYTHON.search(text):
         return "no Python on the node: install python3"
+    silent = _SILENT.search(text)
+    if silent:
+        return _shorten(" ".join(silent["what"].split()))
     known = _privilege(text)
     if known:
         return known

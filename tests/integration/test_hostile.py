@@ -85,7 +85,7 @@ def test_of_three_the_third_goes_on_beside_a_hostile_one_and_one_that_says_nothi
     def done(verb: str, *options: str) -> Any:
         """What is said of the third; the hostile one has failed, and the other is unreachable."""
         run = gpuwright(verb, *options, "-i", path, "-e", "gpuwright_answer_timeout=30", "--json")
-        assert "within 70 seconds" in run.json["unreachable"]["silent"], str(run)
+        assert run.json["unreachable"]["silent"].startswith("no answer to node_facts within 30 seconds"), str(run)
         assert "answered node_facts as no node of gpuwright answers" in json.dumps(run.json["hosts"][evil.name]), str(
             run
         )

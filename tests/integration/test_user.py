@@ -98,7 +98,7 @@ def test_a_life_of_a_users_environments(alice: Alice) -> None:
     assert {("framework.cuda", None), ("framework.compute", "cuda:0"), ("framework.compute", "cuda:1")} <= proven
     assert alice.shell(f"{_PLACE}/pytorch/bin/python -c 'import torch; print(torch.__version__)'").startswith("2.")
     assert alice.shell(f"ls {_RECORDS}/node {_RECORDS}/at-work").split() == [
-        f"{_RECORDS}/at-work:", "lock.guard", f"{_RECORDS}/node:", "history.json", "last_run.json", "proof.json", "seals",
+        f"{_RECORDS}/at-work:", "lock.guard", "lock.work", f"{_RECORDS}/node:", "last_run.json", "proof.json", "seals",
     ]  # fmt: skip
 
     again = alice.run("up --yes --want pytorch --want lmdb")

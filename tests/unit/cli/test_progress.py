@@ -480,6 +480,10 @@ def test_durations_are_for_people(value: float, expected: str) -> None:
         ),
         ({"msg": SSH + "Host key verification failed."}, UNREACHABLE + "Host key verification failed."),
         ({"msg": ""}, UNREACHABLE + "no answer"),
+        (
+            {"msg": "Task failed: gpu17 gave no answer to node_facts within 300 seconds. What to do: boot it"},
+            "no answer to node_facts within 300 seconds. What to do: boot it",
+        ),
     ],
 )
 def test_an_unreachable_host_is_told_in_peoples_words(result: Any, expected: str) -> None:
