@@ -9,7 +9,7 @@ its data stay. Data go where they were made here besides (the record says so) an
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -57,6 +57,8 @@ def _of_containerd(namespace: str) -> dict[tuple[str, ...], str]:
 _OF_DOCKER = ("moby", "plugins.moby")
 #: The driver's own modules in what DKMS has.
 _OURS = re.compile(r"nvidia(-current|-open|-srv|-legacy[\w-]*)*[/,]")
+#: Packages that come from a source of their maker's, by its name in ours.
+SOURCES = {"docker-ce": "docker", "containerd.io": "docker"}
 _REMOVE = {"apt": "apt-get purge", "dnf": "dnf remove"}
 
 ENGINES = (
@@ -156,17 +158,27 @@ def staying(facts: Facts, packages: Collection[str], said: Said) -> dict[str, st
     return {title: why for title, why in found.items() if why}
 
 
-def told(facts: Facts, stays: Mapping[str, str], kept: Mapping[str, Sequence[str]]) -> list[str]:
+def told(
+    facts: Facts, stays: Mapping[str, str], kept: Mapping[str, Sequence[str]], files: Collection[str]
+) -> list[str]:
     """What stays with its data, why, and what makes it go, as sentences. ``kept``: the packages by engine; what two of them need
-    is named with neither.
+    is named with neither. ``files``: those of ours, of which the package sources of what stays do too.
     """
+    where = {title: [*sources(names, files)] for title, names in kept.items()}
     return [
         f"{engine.title} stays with all that it has and needs: {stays[engine.title]}. To have it removed:"
         f" {'' if _runs(facts, engine) else f'start it (systemctl start {engine.daemon}), '}delete what it holds ({engine.empty}), then"
         f" {_REMOVE[facts['packages']['manager'] or 'apt']} {' '.join(_alone(engine, kept))}"
+        f"{'. Its package source stays: ' if where[engine.title] else ''}{', '.join(where[engine.title])}"
         for engine in ENGINES
         if engine.title in stays
     ]
+
+
+def sources(kept: Collection[str], files: Iterable[str]) -> list[str]:
+    """The package sources of what stays, with their keys: without them nobody would mend it any more."""
+    names = {SOURCES[name] for name in kept if name in SOURCES}
+    return [path for path in files if names and re.search(rf"gpuwright-({'|'.join(sorted(names))})([.]\w+)?$", path)]
 
 
 def _alone(engine: Engine, kept: Mapping[str, Sequence[str]]) -> list[str]:

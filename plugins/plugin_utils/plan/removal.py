@@ -20,7 +20,7 @@ from ..model import index_answer, sections
 from ..model.errors import StepRefused
 from ..resolver.frameworks import FRAMEWORKS
 from ..wish.users import OF_USERS
-from . import document, refusals, removal_work, space, taking, use
+from . import document, engines, refusals, removal_work, space, taking, use
 from .request import APPLYING, Request
 from .work import of_plan
 
@@ -118,6 +118,8 @@ def unrecorded(facts: Facts) -> dict[str, list[str]]:
     if history.get("brought") or history.get("unproven") or any(drivers):
         return {}
     sources = sorted({row["file"] for row in facts["packages"]["sources"] or () if WRITTEN.fullmatch(row["file"])})
+    # That of an engine may have stayed with it, and says nothing of the others.
+    sources = [path for path in sources if path not in engines.sources(engines.SOURCES, sources)]
     if not (sources or history.get("components")):
         return {}
     there = {*(facts["packages"]["installed"] or {}), *(facts["driver"]["packages"] or {})}
@@ -367,14 +369,14 @@ def findings(facts: Facts, kept: Collection[str] = (), *, restores: bool = True)
 
 
 def _files(facts: Facts, kept: Collection[str] = ()) -> list[str]:
-    """The files that go: those of the record and the seals, without the sources of packages that stay for want of a record, and without
-    what keeps another driver from the cards where ours stays.
+    """The files that go: those of the record and the seals, without the sources of packages that stay, and without what keeps another
+    driver from the cards where ours stays.
     """
+    there = sections.history(facts).get("files") or ()
     drives = set(kept) & set(facts["driver"]["packages"] or {})
     stays = {*MERGED, *unrecorded(facts).get("files", ()), *(removal_work.OF_THE_DRIVER if drives else ())}
-    return [
-        path for path in sections.history(facts).get("files") or () if path not in stays and not _is_key(path, stays)
-    ]
+    of_engines = engines.sources(kept, there)
+    return [path for path in there if path not in {*stays, *of_engines} and not _is_key(path, stays)]
 
 
 def _is_key(path: str, stays: Collection[str]) -> bool:

@@ -261,7 +261,7 @@ def begin(context: Context, plan: Mapping[str, object]) -> RemovalWork:
 
 def goes(context: Context, plan: Mapping[str, object]) -> RemovalWork:
     """What goes, by what the node answered (``plan["given"]``). Raises StepRefused where something would go that is not ours."""
-    facts, wanted, given = context.facts, cast("Removal", plan["remove"]), cast("Given", plan["given"])
+    facts, wanted, given = context.facts, cast("Removal", plan["remove"]).copy(), cast("Given", plan["given"])
     said = _said(given["answers"])
     there = {each["item"] for each in given["there"] if each["stat"]["exists"]}
     _refuse_unmarked(wanted["environments"], there)
@@ -278,9 +278,10 @@ def goes(context: Context, plan: Mapping[str, object]) -> RemovalWork:
             "ask": _questions(facts, wanted, _without(wanted["packages"], kept)),
             "again": True,
             "kept": kept,
-            "told": engines.told(facts, stays, by_engine),
+            "told": engines.told(facts, stays, by_engine, wanted["files"]),
         }
     packages = _without(wanted["packages"], given["kept"])
+    wanted["files"] = _without(wanted["files"], engines.sources(given["kept"], wanted["files"]))
     trial = (*_trial(facts), *packages)
     if packages and facts["packages"]["manager"] == "apt" and trial not in said:
         raise StepRefused(_OTHER_STATE)
@@ -294,7 +295,7 @@ def goes(context: Context, plan: Mapping[str, object]) -> RemovalWork:
         "again": False,
         "kept": given["kept"],
         "told": [
-            *engines.told(facts, stays, by_engine),
+            *engines.told(facts, stays, by_engine, wanted["files"]),
             *_told(facts, packages, removed, there),
             *_told_of_files(facts, given["aside"]),
         ],

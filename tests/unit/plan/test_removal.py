@@ -219,6 +219,23 @@ def test_what_makes_an_engine_go_takes_no_other_one_along() -> None:
     }
 
 
+def test_the_package_source_of_an_engine_that_stays_does_too() -> None:
+    source, key = "/etc/apt/sources.list.d/gpuwright-docker.sources", "/usr/share/keyrings/gpuwright-docker.gpg"
+    others = ["/etc/apt/sources.list.d/gpuwright-nvidia.sources", "/etc/modprobe.d/gpuwright-nouveau.conf"]
+    facts = node(brought=["docker-ce", "fio"], files=[source, key, *others])
+    facts["containers"]["docker"]["active"] = False
+    plan = planned(facts, Machine(("depends", ["docker-ce"])))
+    assert plan["remove"]["files"] == others
+    assert warnings(plan)[0].endswith(f"Its package source stays: {source}, {key}")
+    assert removal.left(node(brought=["docker-ce"], files=[source, key]), plan["remove"]["kept"]) == ""
+    # It is no sign of a record that is lost.
+    after = nodes.bare(packages={"installed": {"nvidia-driver": "570"}, "sources": [{"file": source}]})
+    assert removal.unrecorded(after) == {}
+    # Of Debian's own engine no source is ours.
+    facts["history"]["brought"] = ["docker.io", "fio"]
+    assert planned(facts, Machine(("depends", ["docker.io"])))["remove"]["files"] == [source, key, *others]
+
+
 def test_what_dpkg_could_not_finish_of_others_is_told_in_the_end() -> None:
     detail = "packages left unfinished: half-configured: company-vpn"
     after = nodes.bare(packages={"interrupted": True, "interrupted_detail": detail})
