@@ -51,7 +51,7 @@ soak: venv tools ## what takes long, in parts: all of them, `make soak PART=2`, 
 tools: venv ## the programs that the tests need on this machine, the container engine included (apt, as root or by sudo)
 	@$(BIN)/python -c 'from tests.sim import engine; engine.ensure_for_tests()'
 
-.PHONY: lint typing sanity molecule machine integration metal unit packaging build mutants test-changed
+.PHONY: lint typing sanity molecule machine integration metal unit packaging build mutants unprotected test-changed
 lint: venv ## ruff, yamllint, ansible-lint, shell scripts, changelog
 	@$(NOX) lint
 typing: venv ## mypy, strict
@@ -74,6 +74,8 @@ test-changed: venv ## what a change touches: `make test-changed`, or `SINCE=COMM
 	@$(NOX) changed -- $(SINCE)
 mutants: venv ## change one thing in the resolver, the plan, the components or the judges at a time, and tell what no test notices (an hour)
 	@$(NOX) mutants -- $(ARGS)
+unprotected: venv ## take one protection away at a time, and tell which the tests beside it do not notice (half an hour)
+	@$(BIN)/python -m tools.unprotected $(ARGS)
 build: venv ## the collection's tarball, the sdist and the wheel, in dist/
 	@$(NOX) build
 
