@@ -113,7 +113,7 @@ def test_a_docker_that_is_stopped_stays_with_all_that_it_holds(system: System) -
     kept = "cat /var/lib/docker/simulated-images /var/lib/containerd/simulated-namespaces"
     assert system.node.shell(kept).split() == ["4f66ad9a", "k8s.io"]
     assert system.node.shell(
-        "find /etc/apt/sources.list.d /etc/yum.repos.d -name 'gpuwright-*' 2>/dev/null; true"
+        "find /etc/apt/sources.list.d /etc/yum.repos.d -name 'gpuwright-*' -not -name 'gpuwright-sim-*' 2>/dev/null; true"
     ).split() == [system.source]
     again = system.node.run("remove", "--yes")
     assert (again.code, again.host["changes"]) == (0, []), str(again)
