@@ -326,6 +326,16 @@ def restore(**changes: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def test_on_the_way_back_a_second_source_of_the_same_place_gives_way_first() -> None:
+    """apt does not work beside it, whether anything comes from there or not."""
+    made = plan(restore=restore())
+    made["stack"] = {
+        **made["stack"],
+        "repositories": [{"name": "nvidia-cuda", "displaces": [{"file": "/x"}]}, {"name": "other"}],
+    }
+    assert step("begin", made=made)["repositories"] == ["nvidia-cuda"]
+
+
 def test_the_way_back_is_one_transaction_and_its_holds() -> None:
     work = step("begin", made=plan(restore=restore()))
     assert (work["before"], work["installs"], work["configures"]) == (True, False, True)
@@ -335,6 +345,7 @@ def test_the_way_back_is_one_transaction_and_its_holds() -> None:
     assert work["restore"]["unhold"] == ["apt-mark", "unhold", "other"]
     assert work["exchange"]["comes"] == ["libcuda1=580.126.20-1"]
     assert work["exchange"]["leaves"] == ["nvidia-new"]
+    assert work["repositories"] == []
     on_dnf = step("begin", redhat(), plan(restore=restore(hold=[], unhold=[])))["restore"]
     assert (on_dnf["moves"], on_dnf["hold"], on_dnf["unhold"]) == (True, [], [])
 

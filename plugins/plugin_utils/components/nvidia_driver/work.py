@@ -106,6 +106,8 @@ def begin(context: Context, plan: Plan) -> Begin:
         "restore": None,
     }
     if plan["restore"]:
+        # The packages may all be kept here, and need none of them: but apt does not work where somebody names one a second time.
+        work["repositories"] = [row["name"] for row in context.stack.get("repositories") or () if row.get("displaces")]
         work["restore"] = returning.work(context, plan)
         work["exchange"] = returning.exchange(context, plan)
     elif driver and not driver["adopted"]:
