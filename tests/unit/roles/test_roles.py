@@ -51,7 +51,7 @@ SERVED = {
 # Keys of a task that are no module.
 KEYWORDS = {
     "name", "when", "tags", "loop", "loop_control", "register", "vars", "environment", "changed_when", "failed_when",
-    "check_mode", "diff", "run_once", "async", "poll", "no_log", "until", "retries", "delay", "notify", "become", *NESTED,
+    "check_mode", "diff", "run_once", "async", "poll", "no_log", "until", "retries", "delay", "notify", "become", "timeout", *NESTED,
 }  # fmt: skip
 
 
