@@ -146,11 +146,11 @@ def _lines(
     """Yield the requirements of a file and of those that it names by -r and -c, relative to itself; of each file once."""
     if path in through:
         raise BadInput(f"{through[-1].name}: it names {path.name}, which names it in turn")
-    this = (os.path.realpath(path), limits)
+    text, this = _text(path), (os.path.realpath(path), limits)
     if this in read_already:
         return
     read_already.add(this)
-    for number, written in _joined(_text(path)):
+    for number, written in _joined(text):
         origin = f"{path.name}:{number}"
         line = _COMMENT.sub("", written).strip()
         nested = _NESTED.match(line)
