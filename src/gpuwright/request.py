@@ -175,7 +175,7 @@ def environment(request: Request, inherited: Mapping[str, str]) -> dict[str, str
         # What a node answers is never a variable.
         "ANSIBLE_INJECT_FACT_VARS": "False",
         # The modules of this collection have limits of their own (plugin_utils/actions/limits.py); Ansible's get this one.
-        "ANSIBLE_TASK_TIMEOUT": inherited.get("ANSIBLE_TASK_TIMEOUT", "7200"),
+        "ANSIBLE_TASK_TIMEOUT": inherited.get("ANSIBLE_TASK_TIMEOUT", "21600"),
         # A source that cannot be read must not become "no such hosts".
         "ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "1",
     }

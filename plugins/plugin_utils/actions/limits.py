@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -64,7 +63,7 @@ def seconds(module: str, arguments: Mapping[str, object], answer: int) -> int:
 def within(limit: int, host: str, module: str) -> Iterator[None]:
     """Raise AnsibleConnectionFailure where the body takes longer: Ansible takes the host for unreachable then.
 
-    A limit of the task's own (``timeout``) gives way meanwhile, and goes on after it.
+    A limit of the task's own (``timeout``) gives way meanwhile, and goes on after it: the body's time is none of its.
     """
 
     def on_alarm(_signal: int, _frame: object) -> None:
@@ -73,7 +72,6 @@ def within(limit: int, host: str, module: str) -> Iterator[None]:
             " it where it hangs. A machine that is only slow: -e gpuwright_answer_timeout=SECONDS"
         )
 
-    began = time.monotonic()
     handler = signal.signal(signal.SIGALRM, on_alarm)
     left = signal.alarm(limit)
     try:
@@ -84,8 +82,7 @@ def within(limit: int, host: str, module: str) -> Iterator[None]:
     finally:
         signal.alarm(0)
         signal.signal(signal.SIGALRM, handler)
-        if left:
-            signal.alarm(max(1, left - int(time.monotonic() - began)))
+        signal.alarm(left)
 
 
 def _end_children() -> None:
