@@ -157,8 +157,7 @@ class NodeAction(ActionBase):  # type: ignore[misc]  # ansible-core ships no typ
             raise AnsibleActionFail(REFUSED.format(host=host, module=module, error=error)) from None
         except gate.NoAnswer as error:
             # Ansible says what is wrong; with a mark before each line, for shortened and cleaned these words could be an answer.
-            marked = "\n".join(f"| {line}" for line in str(error).splitlines())
-            return {**super()._parse_returned_data({**heard, "stdout": marked}, profile), "module_stdout": str(error)}
+            heard["stdout"] = "\n".join(f"| {line}" for line in str(error).splitlines())
         try:
             result: Result = super()._parse_returned_data(heard, profile)
         except Exception as error:  # Ansible's own types of warnings, made of what the node says
