@@ -16,6 +16,7 @@ from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 
 from .. import gate, wish
+from ..model.errors import BadInput
 from ..wish import settings
 from . import limits
 
@@ -99,8 +100,7 @@ class NodeAction(ActionBase):  # type: ignore[misc]  # ansible-core ships no typ
         """
         self._asked = (module, str(task_vars.get("inventory_hostname") or "the node"))
         held = self._run(task_vars) if module in _HOLDING else {}
-        answer = self.variables(task_vars, ["gpuwright_answer_timeout"]).get("gpuwright_answer_timeout", limits.ANSWER)
-        with limits.within(limits.seconds(module, arguments, int(answer)), self._asked[1], module):
+        with limits.within(limits.seconds(module, arguments, self._patience(task_vars)), self._asked[1], module):
             result: Result = self._execute_module(
                 module_name=f"gpuwright.node.{module}",
                 module_args={**held, **arguments},
@@ -108,6 +108,14 @@ class NodeAction(ActionBase):  # type: ignore[misc]  # ansible-core ships no typ
             )
         refused = python_too_old(result) if result.get("failed") else None
         return {**result, "msg": refused} if refused else result
+
+    def _patience(self, task_vars: Variables) -> int:
+        """The seconds for a look. Raises AnsibleActionFail for a value that is none."""
+        name = "gpuwright_answer_timeout"
+        try:
+            return int(settings.read(self.variables(task_vars, [name])).get(name, limits.ANSWER))
+        except BadInput as error:
+            raise AnsibleActionFail(error.message) from None
 
     def _run(self, task_vars: Variables) -> Variables:
         """The run that has taken the node, as the option `owner`; none of a role used alone, which has given it back."""

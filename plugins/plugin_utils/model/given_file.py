@@ -37,7 +37,7 @@ def text(name: str, what: str, most: int = WRITTEN_BY_PROGRAMS, instead: Sequenc
     try:
         with local_path.read(name).open("rb") as stream:
             content = stream.read(most + 1)
-        if content.startswith(_GZIP):
+        if content.startswith(_GZIP) and len(content) <= most:
             content = gzip.GzipFile(fileobj=io.BytesIO(content)).read(most + 1)
     except FileNotFoundError:
         raise BadInput(f"{told} is not there", instead) from None

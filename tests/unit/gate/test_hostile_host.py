@@ -296,3 +296,14 @@ def test_a_host_that_says_nothing_is_unreachable_and_the_others_are_planned(tmp_
     assert "silent gave no answer to node_facts within 20 seconds" in line
     assert met(place) == sorted(HONEST)
     assert run.stdout.count("went on") == len(HONEST)
+
+
+def test_a_limit_that_is_no_number_is_told_in_a_sentence(tmp_path: Path) -> None:
+    wrong = {"gpuwright.node.node_facts": {}, "vars": {"gpuwright_answer_timeout": "soon"}}
+    run = place_at(tmp_path).play([wrong], {})
+    told = [
+        line for line in run.stdout.splitlines() if "gpuwright_answer_timeout has to be a whole number from 1" in line
+    ]
+    assert {line[: len("fatal: [a]")] for line in told if line.startswith("fatal:")} == {
+        f"fatal: [{name}]" for name in HONEST
+    }

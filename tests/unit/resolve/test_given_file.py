@@ -61,6 +61,9 @@ def test_a_file_is_read_to_its_limit_packed_or_not(tmp_path: Path) -> None:
     name.write_bytes(gzip.compress(b"0" * 100 * 2**20))
     with pytest.raises(BadInput, match="has more than 8 MiB"):
         given_file.text(str(name), "the facts file")
+    name.write_bytes(gzip.compress(b"")[:2] + b"0" * 9 * 2**20)
+    with pytest.raises(BadInput, match="has more than 8 MiB"):
+        given_file.text(str(name), "the facts file")
     name.write_bytes(gzip.compress(b'{"a": 1}'))
     assert given_file.text(str(name), "the facts file") == '{"a": 1}'
     name.write_bytes(gzip.compress(b"0" * 100)[:-9])
