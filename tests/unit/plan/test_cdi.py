@@ -116,8 +116,19 @@ def test_a_stale_specification_is_made_anew() -> None:
 def test_before_the_driver_runs_nothing_is_made() -> None:
     facts = unasked(specifications=[])
     facts["driver"]["loaded_version"] = None
-    assert not any("CDI" in reason for reason in reasons(facts))
     assert units(facts)[cdi.REFRESH] is None
+
+
+def test_where_the_plan_mends_the_driver_too_it_looks_after_the_specification() -> None:
+    """The driver may run again without a boot, at which the toolkit's unit would write it."""
+    facts = unasked(specifications=[])
+    facts["driver"]["user_version"] = "999.1"
+    assert any("CDI" in reason for reason in reasons(facts))
+    # The driver is right, and waits for a boot that is left to the user: nothing is planned, run after run.
+    facts["driver"]["user_version"] = facts["driver"]["loaded_version"]
+    facts["driver"]["loaded_version"] = None
+    facts["kernel"]["running"] = "5.0.0-older"
+    assert reasons(facts) == []
 
 
 def test_between_a_new_driver_and_its_boot_nothing_is_made() -> None:

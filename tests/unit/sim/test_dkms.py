@@ -32,7 +32,7 @@ def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     for kernel in (RUNNING, OTHER):
         (tmp_path / "modules" / kernel / "build").mkdir(parents=True)
     (tmp_path / f"src/nvidia-{VERSION}").mkdir(parents=True)
-    (tmp_path / f"src/nvidia-{VERSION}/dkms.conf").write_text('BUILT_MODULE_NAME[0]="nvidia"\n')
+    (tmp_path / f"src/nvidia-{VERSION}/dkms.conf").write_text('AUTOINSTALL="yes"\nBUILT_MODULE_NAME[0]="nvidia"\n')
     return commands
 
 
@@ -59,6 +59,14 @@ def test_a_module_that_was_deleted_counts_as_installed_until_it_is_uninstalled(
     dkms.main(["uninstall", "-m", "nvidia", "-v", VERSION, "-k", RUNNING])
     dkms.main(["autoinstall", "-k", RUNNING])
     assert module(tmp_path, RUNNING).exists()
+
+
+@pytest.mark.parametrize("said", ["", 'AUTOINSTALL="no"\n'])
+def test_a_module_that_does_not_ask_for_it_is_not_built_by_itself(ran: list[str], tmp_path: Path, said: str) -> None:
+    (tmp_path / f"src/nvidia-{VERSION}/dkms.conf").write_text(f'{said}BUILT_MODULE_NAME[0]="nvidia"\n')
+    dkms.main(["add", "-m", "nvidia", "-v", VERSION])
+    assert dkms.main(["autoinstall", "-k", RUNNING]) == 0
+    assert not module(tmp_path, RUNNING).exists()
 
 
 def test_a_record_without_its_source_is_left_alone_by_all(ran: list[str], tmp_path: Path) -> None:

@@ -96,7 +96,9 @@ def _install_all(record: Path, arguments: list[str], kernel: str) -> int:
 
 
 def _autoinstall(kernel: str) -> int:
-    """The newest version of each module that has a record: one that is installed by it, or broken, is left as it is."""
+    """The newest version of each module that has a record: one that is installed by it, or broken, is left as it is, and so is one whose
+    dkms.conf does not ask for it (AUTOINSTALL).
+    """
     newest: dict[str, Path] = {}
     for record in _records():
         if _is_broken(record):
@@ -105,7 +107,7 @@ def _autoinstall(kernel: str) -> int:
             )
         else:
             newest[record.parent.name] = record
-    wanted = [record for record in newest.values() if not _is_installed(record, kernel)]
+    wanted = [record for record in newest.values() if not _is_installed(record, kernel) and _asks(record)]
     results = [_install(record, kernel) for record in wanted]
     if 0 in results:
         _afterwards()
@@ -130,6 +132,12 @@ def _is_installed(record: Path, kernel: str) -> bool:
     """What the record says; DKMS does not look whether the modules are there."""
     active = record.parent / f"kernel-{kernel}-{_ARCHITECTURE}"
     return active.is_symlink() and active.resolve() == _built(record, kernel)
+
+
+def _asks(record: Path) -> bool:
+    """Whether a module is built for each kernel by itself. One without a dkms.conf is an error, which its build tells."""
+    conf = record / "source/dkms.conf"
+    return not conf.exists() or _setting(conf.read_text(), "AUTOINSTALL").lower() == "yes"
 
 
 def _built(record: Path, kernel: str) -> Path:
