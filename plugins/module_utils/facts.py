@@ -345,8 +345,8 @@ class DriverLock(TypedDict):
     """What an upgrade of everything would move; null where apt was not asked"""
 
 
-class Driver(TypedDict):
-    """NVIDIA driver."""
+class _Driver(TypedDict):
+    """NVIDIA driver: keys that are always there."""
 
     owner: DriverOwner
     """Who brought the driver"""
@@ -368,6 +368,13 @@ class Driver(TypedDict):
     """Who else looks after the driver"""
     lock: DriverLock
     """What holds the driver's version"""
+
+
+class Driver(_Driver, total=False):
+    """NVIDIA driver."""
+
+    strays: list[str]
+    """Libraries of another build, which an interrupted package manager left and no package has"""
 
 
 class FailedBuild(TypedDict):

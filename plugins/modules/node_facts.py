@@ -334,6 +334,11 @@ facts:
           description: "Path of nvidia-smi."
           returned: always
           type: str
+        strays:
+          description: "Libraries of another build, which an interrupted package manager left and no package has."
+          returned: where it applies
+          type: list
+          elements: str
         image:
           description: "Who else looks after the driver."
           returned: always

@@ -124,6 +124,26 @@ def test_a_dpkg_that_was_killed_while_the_run_went_on_is_not_held_against_the_dr
     assert again.code == 0, str(again)
 
 
+def test_a_library_of_another_build_that_a_cut_left_is_removed(machine: Node) -> None:
+    """dpkg was killed between the files of a build and its record of them, and the driver before came back: no package has them then."""
+    older, newer = _BUILDS[:2]
+    wish = (*_WANT, "--want", f"driver={older}")
+    if f" {newer}-1" not in machine.shell(f"cat {_LOG}"):
+        assert machine.up(*_WANT, "--want", f"driver={newer}").code == 0
+    assert machine.up(*wish).code == 0
+    place = "/usr/lib/x86_64-linux-gnu"
+    left, users = f"{place}/libnvidia-ml.so.{newer}", f"{place}/libusers.so.{older}"
+    machine.shell(f"cp $(readlink -f {place}/libnvidia-ml.so.1) {left} && touch {users}")
+    machine.shell("ldconfig")
+    assert "version mismatch" in machine.shell("nvidia-smi", check=False)
+    healed = machine.up(*wish)
+    assert healed.code == 0, str(healed)
+    (change,) = [change for change in healed.host["changes"] if change["component"] == "nvidia_driver"]
+    assert left in change["reason"], str(healed)
+    machine.shell(f"test ! -e {left} && rm {users}")
+    assert machine.plan(*wish).host["changes"] == []
+
+
 @pytest.mark.parametrize("cut", list(_cuts()), ids=str)
 def test_the_next_run_heals_what_was_cut_off(machine: Node, cut: Cut) -> None:
     after = cut.after

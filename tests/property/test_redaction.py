@@ -71,6 +71,7 @@ def test_a_planted_secret_never_survives(address: str, secret: str, before: str,
 )
 @example("Zq/word?with#everythingQz")
 @example("Zqword/Qz")
+@example("Zqword:///Qz")
 def test_a_password_that_nobody_encoded_does_not_survive_either(secret: str) -> None:
     for address in (f"http://user:{secret}@mirror.example/x", f"'http://user:{secret}@mirror.example'"):
         told = redact.text(address)

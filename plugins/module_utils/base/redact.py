@@ -27,10 +27,13 @@ def _patterns() -> tuple[tuple[Pattern[str], str], ...]:
     """What is taken out, and what stands there instead. Compiled at first use: a look at a node needs none of it."""
     # Lengths have ends where a search would begin anew at each of many beginnings: a node chooses what it says.
     return (
-        # A password with a raw slash, question mark or number sign, up to the last @ before the next address. Where none is, a port is
-        # behind the colon.
+        # A password with a raw slash, question mark or number sign, up to the last @ before the next address of the web. Where none is, a
+        # port is behind the colon.
         (
-            re.compile(r"(:\\*/\\*/)[^\s/?#@:\[\]]*:(?!\d{0,5}(?![^\s\\/?#\"'<>,;)\]}]))(?:(?!:\\*/\\*/)[^\s\"<>])*@"),
+            re.compile(
+                r"(:\\*/\\*/)[^\s/?#@:\[\]]*:(?!\d{0,5}(?![^\s\\/?#\"'<>,;)\]}]))(?:(?!https?:\\*/\\*/)[^\s\"<>]){0,300}@",
+                re.IGNORECASE,
+            ),
             rf"\1{MARK}@",
         ),
         # scheme://user:password@host: up to the last @ before the path; JSON may write \/ for a slash.

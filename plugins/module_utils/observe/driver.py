@@ -4,12 +4,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import TYPE_CHECKING, Mapping
 
+from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.base.run import Result
-from ansible_collections.gpuwright.node.plugins.module_utils.observe import image, packages
+from ansible_collections.gpuwright.node.plugins.module_utils.observe import image, package_log, packages
 from ansible_collections.gpuwright.node.plugins.module_utils.observe.package import Package
 
 if TYPE_CHECKING:
@@ -56,6 +58,9 @@ _LIBRARY_DIRECTORIES = (
     "/usr/lib",
     "/usr/lib/wsl/lib",
 )
+# A library of the driver, as its file is called: of one build.
+_BUILD = re.compile(r"lib[\w.+-]+?\.so\.(\d{3}\.\d+(?:\.\d+)?)$", re.ASCII)
+_MOST = 200
 # The driver's own words about itself (seen from branches 470 to 580, in several languages).
 _PROC_VERSION = re.compile(
     r"NVRM version:\s+NVIDIA UNIX (?:(?P<open>Open) Kernel Module for \S+|\S+ Kernel Module)\s+(?P<version>\d+(?:\.\d+)+)"
@@ -112,6 +117,34 @@ def _owned_by_package(host: Host, path: str, names: list[str]) -> bool:
             if text and wanted & set(text.splitlines()):
                 return True
     return False
+
+
+def strays(host: Host, arch: str | None, found: Mapping[str, Package]) -> list[str]:
+    """Libraries of another build that no package has: the package manager was cut off while it unpacked that build, as its log says, and
+    took the one before again. The linker takes the highest version that it finds.
+    """
+    place = library(host, arch, "libcuda.so.1") or library(host, arch, "libnvidia-ml.so.1")
+    if not found or place is None:
+        return []
+    directory = os.path.dirname(host.realpath(place))
+    builds = {name: build.group(1) for name in host.names(directory) for build in [_BUILD.match(name)] if build}
+    there = {numeric_version.upstream(package.version) for package in found.values()}
+    others = {f"{directory}/{name}": build for name, build in builds.items() if build not in there}
+    if not others:
+        return []
+    begun = {numeric_version.upstream(version) for name, version in package_log.begun(host) if is_driver_package(name)}
+    return sorted(path for path, build in others.items() if build in begun and not _has_owner(host, path))[:_MOST]
+
+
+def _has_owner(host: Host, path: str) -> bool:
+    """Whether any package has a file; true where nobody says."""
+    by_dpkg = host.isdir("/var/lib/dpkg/info")
+    # Where /lib is a link into /usr, packages may have recorded the short name.
+    names = [path, *([path[len("/usr") :]] if by_dpkg and path.startswith("/usr/lib") else [])]
+    argv = ["dpkg-query", "--search"] if by_dpkg else ["rpm", "--query", "--file"]
+    if not host.live:
+        argv[1:1] = ["--admindir=" + host.at("/var/lib/dpkg")] if by_dpkg else ["--root", host.root]
+    return any(host.run([*argv, name], takes_root=True).rc != 1 for name in names)
 
 
 def _in_flat_repository(host: Host, name: str, version: str) -> bool:
@@ -201,7 +234,7 @@ def observe(host: Host, arch: str | None, loaded: Mapping[str, LoadedModule], lo
     program = next(
         (path for path in ("/usr/lib/wsl/lib/nvidia-smi", host.which("nvidia-smi")) if path and host.exists(path)), None
     )
-    return {
+    observed: Driver = {
         "owner": owner,
         "source": source,
         "packages": {name: package.version for name, package in sorted(found.items())},
@@ -213,6 +246,8 @@ def observe(host: Host, arch: str | None, loaded: Mapping[str, LoadedModule], lo
         "image": image.observe(host),
         "lock": lock,
     }
+    left = strays(host, arch, found)
+    return {**observed, "strays": left} if left else observed
 
 
 def ask_smi(host: Host, program: str | None) -> Smi | None:

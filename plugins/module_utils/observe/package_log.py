@@ -36,6 +36,7 @@ _EARLIER = re.compile(
 )
 _PACKAGE = re.compile(r"([^\s,:]+):(\S+) \(([^,)]+)[^)]*\)")
 _DPKG_INSTALLED = re.compile(r"^(\S+ \S+) install ([^\s:]+):(\S+) ", re.MULTILINE)
+_DPKG_BEGUN = re.compile(r"^\S+ \S+ (?:install|upgrade) ([^\s:]+):\S+ \S+ (\S+)$", re.MULTILINE)
 _CAME, _WENT = "Install", ("Remove", "Purge")
 # libdnf's numbers: installed, and by obsoleting another one; what is there with its version after a call, and what no more, once that is
 # done.
@@ -44,6 +45,7 @@ _DNF_THERE, _DNF_GONE, _DNF_DONE = (*_DNF_CAME, 2, 6, 9, 11), (3, 5, 7, 8, 10), 
 _DNF_QUESTION = """SELECT trans.id, {comment}, trans.cmdline, rpm.name, rpm.epoch, rpm.version, rpm.release, rpm.arch, trans_item.action,
  trans_item.state FROM trans JOIN trans_item ON trans_item.trans_id = trans.id JOIN rpm ON rpm.item_id = trans_item.item_id
  ORDER BY trans.id, trans_item.id"""
+_DNF_BEGUN = "SELECT DISTINCT rpm.name, rpm.version FROM trans_item JOIN rpm ON rpm.item_id = trans_item.item_id"
 
 
 class Call(NamedTuple):
@@ -89,6 +91,14 @@ def read(host: Host) -> list[Call]:
 def last(calls: Iterable[Call]) -> dict[str, Call]:
     """For each package the last call that installed or removed it."""
     return {name: call for call in calls for name in (*call.came, *call.went)}
+
+
+def begun(host: Host) -> set[tuple[str, str]]:
+    """The packages with the versions that the package manager began to unpack, by its own log, also where that was cut off."""
+    kind = packages.manager(host)
+    if kind == "apt":
+        return {found for text in _texts(host, DPKG_LOG) for found in _DPKG_BEGUN.findall(text)}
+    return {(str(name), str(version)) for name, version in _asked(host, _DNF_BEGUN)} if kind == "dnf" else set()
 
 
 def _mark(said: str) -> str | None:
@@ -157,6 +167,13 @@ def _text(host: Host, path: str) -> str:
 
 
 def _dnf(host: Host) -> list[Call]:
+    columns = [row[1] for row in _asked(host, "PRAGMA table_info(trans)")]
+    column = "trans.comment" if "comment" in columns else "NULL"
+    return _of_rows(_asked(host, _DNF_QUESTION.format(comment=column)) if columns else [])
+
+
+def _asked(host: Host, question: str) -> list[Sequence[object]]:
+    """What dnf's history answers; nothing where there is none."""
     if not host.exists(DNF_LOG):
         return []
     try:
@@ -167,15 +184,12 @@ def _dnf(host: Host) -> list[Call]:
         host.unknown(FACT, f"{DNF_LOG} could not be read: {exc}")
         return []
     try:
-        columns = [row[1] for row in base.execute("PRAGMA table_info(trans)")]
-        column = "trans.comment" if "comment" in columns else "NULL"
-        rows = base.execute(_DNF_QUESTION.format(comment=column)).fetchall()
+        return base.execute(question).fetchall()
     except sqlite3.Error as exc:
         host.unknown(FACT, f"{DNF_LOG} could not be read: {exc}")
         return []
     finally:
         base.close()
-    return _of_rows(rows)
 
 
 class _Transaction:

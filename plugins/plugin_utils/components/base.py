@@ -48,6 +48,7 @@ class Context:
     ``unmanaged``: the places on the bus of cards that are left alone.
     ``variables``: what is set for each role outside it. ``companions``: packages that are there and go to the driver's new version with it,
     and what makes a kernel whole that comes with it. ``leaves``: packages that go where the driver's come from another source.
+    ``driver_changes``: whether this plan does something about the driver, which comes first.
     """
 
     facts: Facts
@@ -61,6 +62,7 @@ class Context:
     condemned: Sequence[str] = ()
     unmanaged: Sequence[str] = ()
     leaves: Sequence[str] = ()
+    driver_changes: bool = False
 
     @property
     def installed(self) -> Mapping[str, str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..components import COMPONENTS, SEALED, Context, Finding, nvidia_driver
@@ -38,6 +39,7 @@ def of_components(context: Context, request: Request) -> dict[str, list[Finding]
             found = sealed + found
         if found:
             result[name] = found
+            context = replace(context, driver_changes=nvidia_driver.NAME in result)
     if nvidia_driver.NAME in result and exchange.replaced(context.facts, context.stack["driver"]):
         # Finishing what an exchange of the sets left half done would bring files of both: the exchange itself finishes it.
         return _mended_by_another(result)

@@ -18,10 +18,9 @@ DATA = {
     "/var/lib/grafana": ("grafana",),
     "/var/lib/prometheus/metrics2": ("prometheus",),
 }
-#: Of these, what dpkg's purge of a package deletes.
+#: Of these, what dpkg's purge of a package deletes. docker-ce has no script for it (docker/docker-ce-packaging, deb/common at c2c97b0).
 PURGED = {
     "docker.io": "/var/lib/docker",
-    "docker-ce": "/var/lib/docker",
     "prometheus": "/var/lib/prometheus/metrics2",
 }
 #: What each program is asked for what it holds.

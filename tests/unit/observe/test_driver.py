@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.facts import DriverLock, LoadedModule
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import driver
 from tests.unit.observe.trees import Tree
@@ -127,3 +128,55 @@ def test_debians_links_lead_to_the_version_of_user_space(tree: Tree) -> None:
     tree.link(LIBRARY, "/etc/alternatives/nvidia--libcuda.so.1")
     seen = driver.observe(tree.host(), "x86_64", NO_MODULE, NO_LOCK)
     assert (seen["libcuda"], seen["user_version"]) == (LIBRARY, "550.163.01")
+
+
+# --- what an interrupted package manager leaves -------------------------------------------------------------------------
+
+OTHER = "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.580.178.04"
+
+
+def cut_off(tree: Tree, told: str = "libnvidia-ml1:amd64 580.95.05-1 580.178.04-1") -> Tree:
+    """A node that went back to 580.95.05, with a library of the build that dpkg was killed over, and what dpkg wrote of that."""
+    with_library(tree).packages({"libcuda1": "580.95.05-1", "libnvidia-ml1": "580.95.05-1", "openssl": "3.5"})
+    tree.file("/var/lib/dpkg/info/libcuda1:amd64.list", f"/.\n{LIBRARY}\n{LIBRARY}.580.95.05\n")
+    for path in (OTHER, "/usr/lib/x86_64-linux-gnu/libcudart.so.12.8.90", "/usr/lib/x86_64-linux-gnu/libx.so.100.1.2"):
+        tree.file(path)
+    tree.file(
+        "/var/log/dpkg.log", f"2026-11-29 12:00:00 upgrade {told}\n2026-11-29 12:00:00 status half-installed {told}\n"
+    )
+    return tree
+
+
+def strays(tree: Tree) -> object:
+    """What is told, with dpkg's own answer."""
+    return driver.observe(Host(root=str(tree.root)), "x86_64", LOADED, NO_LOCK).get("strays")
+
+
+def test_a_library_of_another_build_that_no_package_has_is_told(tree: Tree) -> None:
+    assert strays(cut_off(tree)) == [OTHER]
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        "libnvidia-ml1:amd64 580.95.05-1 580.95.05-2",  # nobody knows who brought it
+        "openssl:amd64 3.4 580.178.04-1",
+    ],
+)
+def test_one_that_the_package_manager_never_began_to_bring_is_somebodys(tree: Tree, told: str) -> None:
+    assert strays(cut_off(tree, told)) is None
+
+
+def test_one_that_a_package_has_is_none(tree: Tree) -> None:
+    cut_off(tree).file("/var/lib/dpkg/info/libnvidia-ml1.list", f"/.\n{OTHER[4:]}\n")
+    assert strays(tree) is None
+
+
+def test_where_nobody_says_whose_it_is_it_stays(tree: Tree) -> None:
+    told = driver.observe(cut_off(tree).host(), "x86_64", LOADED, NO_LOCK)
+    assert "strays" not in told
+
+
+def test_a_driver_of_a_file_has_none(tree: Tree) -> None:
+    cut_off(tree).packages({"openssl": "3.5"})
+    assert strays(tree) is None

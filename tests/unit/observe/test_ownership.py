@@ -387,6 +387,16 @@ def test_a_package_of_which_one_of_two_versions_goes_stays_whose_it_was(
     assert seen(tree, there)["brought"] == []
 
 
+def test_dnfs_history_tells_which_versions_it_began_to_bring(tree: Tree) -> None:
+    tree.directory("/var/lib/rpm")
+    assert package_log.begun(tree.host(runner=of_rpm())) == set()
+    dnf_history(tree, ("", "upgrade", [(6, "nvidia-driver-cuda=580.178.04"), (7, "nvidia-driver-cuda")]), cut=0)
+    assert package_log.begun(tree.host(runner=of_rpm())) == {
+        ("nvidia-driver-cuda", "580.178.04"),
+        ("nvidia-driver-cuda", "1"),
+    }
+
+
 def test_an_old_record_is_held_against_dnfs_command_lines(tree: Tree) -> None:
     tree.directory("/var/lib/rpm")
     record(tree, brought={"fio": "1-1", "dkms": "1-1", "gpg-pubkey-d42d0685-62589a51": "d42d0685-62589a51"})

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Any
 
 import pytest
 
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components.container_toolkit import cdi
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import work
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import Draft, make_draft
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.request import Request
+from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
 from tests.unit.plan import nodes
 from tests.unit.plan.test_containerd import planned, reasons
 
@@ -119,16 +124,28 @@ def test_before_the_driver_runs_nothing_is_made() -> None:
     assert units(facts)[cdi.REFRESH] is None
 
 
+def whole(facts: Any) -> dict[str, list[str]]:
+    """The reasons of a plan for driver and containers, by component."""
+    request = Request(host="node", today=date(2026, 11, 20), inputs={})
+    drafted = make_draft(
+        facts, Wish.from_variables({"gpuwright_want": ["driver", "container-toolkit"]}), load_rules(), request
+    )
+    assert isinstance(drafted, Draft), drafted
+    return {name: [each.reason for each in found] for name, found in drafted.findings.items()}
+
+
 def test_where_the_plan_mends_the_driver_too_it_looks_after_the_specification() -> None:
     """The driver may run again without a boot, at which the toolkit's unit would write it."""
     facts = unasked(specifications=[])
     facts["driver"]["user_version"] = "999.1"
-    assert any("CDI" in reason for reason in reasons(facts))
-    # The driver is right, and waits for a boot that is left to the user: nothing is planned, run after run.
+    found = whole(facts)
+    assert "nvidia_driver" in found
+    assert any("CDI" in reason for reason in found["container_toolkit"])
+    # The driver is right, and waits for a boot that is left to the user: nothing of this is planned, run after run.
     facts["driver"]["user_version"] = facts["driver"]["loaded_version"]
     facts["driver"]["loaded_version"] = None
     facts["kernel"]["running"] = "5.0.0-older"
-    assert reasons(facts) == []
+    assert not any("CDI" in reason for reason in reasons(facts))
 
 
 def test_between_a_new_driver_and_its_boot_nothing_is_made() -> None:

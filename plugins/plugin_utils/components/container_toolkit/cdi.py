@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 
 from ...model import sections
-from .. import nvidia_driver
 from ..base import Context, Finding
 from .shape import Merged
 
@@ -98,7 +97,7 @@ def findings(context: Context) -> list[Finding]:
     """What would keep a container from its cards, now or after the next `systemctl daemon-reload`. Beside a driver that does not run and
     that this plan mends too: it may run again without a boot, at which the toolkit's unit would write the specification.
     """
-    if not (_runs(context) or _is_mended(context)):
+    if not (_runs(context) or (context.runs_here and context.driver_changes)):
         return []
     reason, unlinked = stale(context.facts), context.facts["containers"]["cdi"]["unlinked"]
     found = [Finding("configure", reason, services=[REFRESH])] if reason else []
@@ -112,11 +111,6 @@ def _runs(context: Context) -> bool:
     driver = context.facts["driver"]
     loaded, libraries = driver["loaded_version"], driver["user_version"]
     return context.runs_here and loaded is not None and libraries in (None, loaded)
-
-
-def _is_mended(context: Context) -> bool:
-    """Whether the plan does something about the driver."""
-    return context.runs_here and "driver" in context.stack and bool(nvidia_driver.findings(context))
 
 
 def stale(facts: Facts) -> str | None:

@@ -78,7 +78,7 @@ def findings(context: Context) -> list[Finding]:
     if not found:
         found += _lock_findings(context, driver) + _module_findings(context, driver) + _service_findings(context)
         found += fabric.findings(context, driver)
-    return found
+    return found + _stray_findings(context)
 
 
 def manages(context: Context) -> Manages:
@@ -276,6 +276,17 @@ def _package_findings(context: Context, driver: DriverStack) -> list[Finding]:
         reason = f"{wrong[0]} is {context.installed[wrong[0]]}, wished is {_target(context, driver)}"
         return [Finding("upgrade", reason, context.installed[wrong[0]], _target(context, driver), packages=packages)]
     return []
+
+
+def _stray_findings(context: Context) -> list[Finding]:
+    strays = context.facts["driver"].get("strays")
+    if not strays:
+        return []
+    reason = (
+        f"an interrupted installation of another build left {', '.join(strays)}: no package has it, and programs would find it first;"
+        " it is removed"
+    )
+    return [Finding("repair", reason, files=strays)]
 
 
 def versioned_packages(driver: DriverStack) -> list[str]:

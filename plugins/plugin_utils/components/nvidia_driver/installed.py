@@ -90,8 +90,11 @@ class Ready(TypedDict):
 
 
 class Verified(TypedDict):
-    """The module of the next kernel: what is wrong with it, else what keeps it true and loads it."""
+    """The module of the next kernel: what is wrong with it, else what keeps it true and loads it. ``strays``: libraries of another build
+    that no package has now.
+    """
 
+    strays: list[str]
     fault: driver_module.Fault | None
     hooks: Hooks
     load: driver_module.Loading | None
@@ -133,6 +136,7 @@ def verified(context: Context, plan: Plan) -> Verified:
     if not (driver["adopted"] or plan["restore"]):
         version_hold.judge(context.facts, driver, cast("Given", plan["given"])["upgrade"])
     return {
+        "strays": list(context.facts["driver"].get("strays") or ()),
         "fault": driver_module.fault(context, driver),
         "hooks": _hooks(context, driver),
         "load": driver_module.loading(context, plan, driver),
