@@ -247,7 +247,7 @@ def read_facts(name: str) -> Facts:
     paths.make_collection_importable()
     from ansible_collections.gpuwright.node.plugins.plugin_utils import gate
 
-    document = _read_json(name, "the facts file")
+    document = read_json(name, "the facts file")
     try:
         admitted: Facts = json.loads(gate.admit("facts", json.dumps(document.get("facts", document))))
     except (gate.Refused, gate.NoAnswer) as error:
@@ -298,7 +298,12 @@ def _read(name: str, what: str) -> str:
         return given_file.text(name, what)
 
 
-def _read_json(name: str, what: str) -> dict[str, object]:
+def read_json(name: str, what: str) -> dict[str, object]:
+    """The object in a JSON file that a person names. ``what``: the file for a person.
+
+    Raises:
+        BadInput: it is not there, not JSON, not an object, or above the limits.
+    """
     written = _read(name, what)
     with _their_bad_input():
         from ansible_collections.gpuwright.node.plugins.plugin_utils.model import given_file

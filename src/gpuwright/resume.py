@@ -233,18 +233,21 @@ def _user_variables(given: Sequence[str]) -> _Variables:
 
 def _document(word: str) -> dict[str, object]:
     """The variables of one `-e`, as Ansible reads it."""
-    import yaml
     from ansible.errors import AnsibleError
     from ansible.parsing.splitter import parse_kv
 
+    paths.make_collection_importable()
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.model import errors, given_file
+
     try:
         if word.startswith("@"):
-            content = yaml.safe_load(paths.written(word[1:]).read_text(encoding="utf-8"))
+            written = given_file.text(word[1:], "the variables of -e", given_file.WRITTEN_BY_PEOPLE)
+            content = given_file.from_yaml(written, "the variables of -e")
         elif word[:1] in "[{":
-            content = yaml.safe_load(word)
+            content = given_file.from_yaml(word, "the variables of -e")
         else:
             content = parse_kv(word)
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, AnsibleError, RecursionError):
+    except (errors.BadInput, AnsibleError, RecursionError):
         content = None
     if not isinstance(content, dict) or "_raw_params" in content:
         # The file's name may be told, a value may not.

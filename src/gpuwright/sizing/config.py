@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
+from gpuwright import knowledge
 from gpuwright.errors import BadInput
 from gpuwright.sizing import tables
 from gpuwright.sizing.architecture import Architecture, Experts, Latent
@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
 Config = dict[str, object]
 
-#: A file above this is none of a model's shape.
-_MOST_BYTES = 1024 * 1024
 #: No model is wider, deeper or has more of anything.
 MOST = 100_000_000
 
@@ -39,16 +37,7 @@ def from_file(path: Path) -> Architecture:
     Raises:
         BadInput: it is no configuration of a language model.
     """
-    try:
-        with path.open("rb") as stream:
-            content = stream.read(_MOST_BYTES + 1)
-        document = json.loads(content.decode("utf-8")) if len(content) <= _MOST_BYTES else None
-    except OSError as error:
-        raise BadInput(f"{path} cannot be read: {error.strerror}") from error
-    except (UnicodeDecodeError, ValueError, RecursionError) as error:
-        raise BadInput(f"{path} is no config.json: {error}") from error
-    if not isinstance(document, dict):
-        raise BadInput(f"{path} is no config.json of a model")
+    document = knowledge.read_json(str(path), "the configuration of a model")
     return read(document, str(path))
 
 

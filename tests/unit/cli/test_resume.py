@@ -118,6 +118,19 @@ def test_a_vault_password_file_or_an_encrypted_file_is_a_reason_too(tmp_path: Pa
     assert "cannot be read" in prepared(tmp_path, "-e", f"@{path}")["refused"]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: &a [1]\n" + "".join(f"b{n}: &b{n} [*b{n - 1}, *b{n - 1}]\n" for n in range(1, 40)).replace("*b0", "*a"),
+        "x" * (1 << 20) + "y",
+    ],
+)
+def test_a_file_of_variables_without_an_end_is_no_reason_to_wait(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "variables.yml"
+    path.write_text(text)
+    assert "cannot be read" in prepared(tmp_path, "-e", f"@{path}")["refused"]
+
+
 def test_a_wish_with_a_password_in_an_address_is_not_written(tmp_path: Path) -> None:
     made = prepared(tmp_path, wish={"gpuwright_mirrors": {"nvidia": "https://me:s3cr3t@mirror/cuda"}})
     assert set(made) == {"refused"}

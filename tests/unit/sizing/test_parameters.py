@@ -80,7 +80,7 @@ def test_a_shape_of_which_the_least_is_told_is_llamas() -> None:
         ("0B", "at least 1"),
         ("1e30", "at most"),
         ("-7B", "no model is called"),
-        ("/nowhere/config.json", "cannot be read"),
+        ("/nowhere/config.json", "is not there"),
     ],
 )
 def test_what_is_no_model_gets_one_clear_message(text: str, said: str) -> None:
