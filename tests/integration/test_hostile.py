@@ -18,10 +18,10 @@ from .conftest import Node, gpuwright
 
 pytestmark = [pytest.mark.sim, pytest.mark.soak(part="driver")]
 
-#: The node's Python, and what it says changed on the way out.
+#: The node's Python, and what it says changed on the way out: of the node, and of its cards.
 _PYTHON = "/usr/local/bin/python-evil"
 _FAMILY = """#!/bin/sh
-/usr/bin/python3 "$@" | sed 's#"family": "debian"#"family": "../../../../..{secret}"#'
+/usr/bin/python3 "$@" | sed 's#"family": "debian"#"family": "../../../../..{secret}"#; s#"memory_used"#"of_no_card": 1, "memory_used"#'
 """
 
 
@@ -82,19 +82,22 @@ def test_of_three_the_third_goes_on_beside_a_hostile_one_and_one_that_says_nothi
     path = tmp_path / "three.yml"
     path.write_text(yaml.safe_dump(inventory))
 
-    def done(verb: str, *options: str) -> Any:
+    def done(verb: str, *options: str, asked: str = "node_facts") -> Any:
         """What is said of the third; the hostile one has failed, and the other is unreachable."""
         run = gpuwright(verb, *options, "-i", path, "-e", "gpuwright_answer_timeout=30", "--json")
-        assert run.json["unreachable"]["silent"].startswith("no answer to node_facts within 30 seconds"), str(run)
-        assert "answered node_facts as no node of gpuwright answers" in json.dumps(run.json["hosts"][evil.name]), str(
-            run
-        )
+        assert run.json["unreachable"]["silent"].startswith(f"no answer to {asked} within 30 seconds"), str(run)
+        hostile = json.dumps(run.json["hosts"][evil.name])
+        assert f"answered {asked} as no node of gpuwright answers" in hostile, str(run)
         return run.json["hosts"][good.name]
 
     assert done("plan", "--want", "driver")["changes"]
     assert done("up", "--yes", "--want", "driver")["verdict"] == "pass"
     assert done("status")["state"] == "ok"
+    assert len(done("top", "--once", asked="card_sample")["cards"]) == 2
     assert done("validate", "--want", "driver")["verdict"] == "pass"
+    # Nobody is left to measure with, and that is said.
+    alone = done("validate", "--fabric", "--want", "driver")
+    assert alone["verdict"] == "incomplete", alone
     assert done("remove", "--yes")["verdict"] == "pass"
 
 
