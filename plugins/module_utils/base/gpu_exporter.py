@@ -5,6 +5,8 @@ node, run by a service; what it tells is in gpu_metrics.py.
 
     gpu_exporter.py --listen 127.0.0.1:9400 [--interval 15] [--web-config /etc/gpuwright/web.yml]
 
+Where systemd hands a socket over, it is that one that it serves.
+
 ``--listen``: an address and a port; one of IPv6 stands in brackets. It has no default, so that nobody is served by oversight: all addresses
 are 0.0.0.0 or [::], by that name. ``--interval``: seconds between two samples. ``--web-config``: who may read, and by which certificate, in
 the format of Prometheus' exporter-toolkit, written as JSON, which is YAML too, so that every exporter reads the same file:
@@ -370,7 +372,9 @@ class Server(http.server.ThreadingHTTPServer):
         tls: Optional[ssl.SSLContext] = None,
         users: Optional[Users] = None,
         seconds: float = SECONDS_OF_A_CLIENT,
+        listening: Optional[socket.socket] = None,
     ) -> None:
+        """``listening``: a socket that listens there already."""
         self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         self.page = page
         self.users = users
@@ -378,7 +382,11 @@ class Server(http.server.ThreadingHTTPServer):
         self._seconds = seconds
         self._free = threading.BoundedSemaphore(WORKERS)
         # finish_request makes the one that answers.
-        super().__init__(address, http.server.BaseHTTPRequestHandler)
+        super().__init__(address, http.server.BaseHTTPRequestHandler, bind_and_activate=listening is None)
+        if listening is not None:
+            self.socket.close()
+            self.socket = listening
+            self.server_name, self.server_port = listening.getsockname()[:2]
 
     def server_bind(self) -> None:
         """Bind, without asking a name server what this machine is called."""
@@ -544,6 +552,13 @@ def _end(_number: int, _frame: object) -> NoReturn:
     raise SystemExit(0)
 
 
+def handed_over() -> Optional[socket.socket]:
+    """The socket that systemd listens on for this process (sd_listen_fds(3)); None where it was started without one."""
+    if os.environ.get("LISTEN_PID") != str(os.getpid()) or os.environ.get("LISTEN_FDS") != "1":
+        return None
+    return socket.socket(fileno=3)
+
+
 def tell_ready() -> None:
     """Tell systemd that readers have something to read (sd_notify(3)), where it asks for that."""
     place = os.environ.get("NOTIFY_SOCKET", "")
@@ -567,7 +582,7 @@ def main(arguments: Sequence[str]) -> int:
         address, exporter = read_address(asked.listen), Exporter(read_interval(asked.interval))
         web = read_web(asked.web_config) if asked.web_config else Web()
         try:
-            server = Server(address, exporter.page, web.tls, web.users)
+            server = Server(address, exporter.page, web.tls, web.users, listening=handed_over())
         except OSError as error:
             host, port = address
             raise SettingsError(f"nothing can listen on {host}, port {port}: {error.strerror}") from None

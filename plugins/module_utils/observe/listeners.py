@@ -29,6 +29,9 @@ _LISTENS = re.compile(
     re.MULTILINE,
 )
 _UNIT = re.compile(r"/([A-Za-z0-9:_.@\\-]+\.service)(?=/|$)", re.MULTILINE)
+_SYSTEMD = "1"
+#: The sockets that our exporters have of it, each with the service that it is for.
+_SOCKETS, _SERVICE = "/etc/systemd/system/gpuwright-*.socket", re.compile(r"^Service=(\S+)$", re.MULTILINE)
 _MOST = 32
 #: For all that one listener is asked: what Prometheus leaves an exporter by itself (scrape_timeout).
 _SECONDS = 10.0
@@ -86,7 +89,8 @@ def _holders(host: Host, inodes: Iterable[str]) -> Dict[str, str]:
     """The process that holds each socket, by the inode."""
     wanted = {f"socket:[{inode}]": inode for inode in inodes}
     found: Dict[str, str] = {}
-    for process in host.names("/proc"):
+    # systemd holds the sockets of others too.
+    for process in sorted(host.names("/proc"), key=lambda name: name == _SYSTEMD):
         if not process.isdigit() or len(found) == len(wanted):
             continue
         try:
@@ -101,20 +105,29 @@ def _holders(host: Host, inodes: Iterable[str]) -> Dict[str, str]:
 def _listener(host: Host, opened_as: Open, process: Optional[str]) -> Listener:
     address, port, _inode, user = opened_as
     name = _shown(host.line(f"/proc/{process}/comm") or "") if process else None
-    said = next(
-        (told for told in (ask(place, port) for place in _ANY.get(address, (address,))) if told.status), Answer()
-    )
+    # A question to systemd's own socket would start its service.
+    places = () if process == _SYSTEMD else _ANY.get(address, (address,))
+    said = next((told for told in (ask(place, port) for place in places) if told.status), Answer())
     return {
         "address": address,
         "port": port,
         "process": name or None,
         "user": _user(user),
-        "unit": unit_of(host.read(f"/proc/{process}/cgroup") or "") if process else None,
+        "unit": _unit(host, process, f"{addresses.bracketed(address)}:{port}") if process else None,
         "tls": said.tls,
         "status": said.status,
         "tells": said.tells,
         "certificate": said.certificate,
     }
+
+
+def _unit(host: Host, process: str, place: str) -> Optional[str]:
+    """The service whose socket it is."""
+    if process != _SYSTEMD:
+        return unit_of(host.read(f"/proc/{process}/cgroup") or "")
+    texts = [host.read(path) or "" for path in host.glob(_SOCKETS)]
+    found = [_SERVICE.search(text) for text in texts if f"\nListenStream={place}\n" in text]
+    return next((each.group(1) for each in found if each), None)
 
 
 def _user(uid: int) -> str:

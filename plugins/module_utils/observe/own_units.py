@@ -17,4 +17,7 @@ UNITS = (
     "gpuwright-watch.service",
     "gpuwright-watch.timer",
     "gpuwright-gpu-exporter.service",
+    "gpuwright-gpu-exporter.socket",
+    "gpuwright-dcgm-exporter.socket",
+    "gpuwright-node-exporter.socket",
 )

@@ -78,7 +78,7 @@ ENVIRONMENT = re.compile(
     re.ASCII,
 )
 UNIT = re.compile(
-    r"((nvidia|gpuwright)-[\w-]+[.](service|path|timer)|(docker|containerd|prometheus(-node-exporter|-alertmanager)?|grafana-server)[.]service)",
+    r"((nvidia|gpuwright)-[\w-]+[.](service|path|timer|socket)|(docker|containerd|prometheus(-node-exporter|-alertmanager)?|grafana-server)[.]service)",
     re.ASCII,
 )
 #: A word of the package managers, and never an option of theirs or a pattern.

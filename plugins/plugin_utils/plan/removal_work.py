@@ -525,7 +525,10 @@ def _of_packages(
         "half_done": half_done(facts),
         "units": [
             name
-            for name in _without(wanted["services"], _ENGINE_SERVICES)
+            # A socket first: whoever asks would start its service again.
+            for name in sorted(
+                _without(wanted["services"], _ENGINE_SERVICES), key=lambda name: not name.endswith(".socket")
+            )
             if name in services and (services[name]["enabled"] or "not-found") not in ("not-found", "masked")
         ],
         "also": [*_rpms(packages), *also],

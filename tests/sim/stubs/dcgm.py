@@ -113,6 +113,7 @@ def exporter():
     parser = argparse.ArgumentParser()
     parser.add_argument("-f", "--collectors", default="/etc/dcgm-exporter/default-counters.csv")
     parser.add_argument("-a", "--address", default=":9400")
+    parser.add_argument("--web-systemd-socket", dest="handed", action="store_true")
     parser.add_argument("-c", "--collect-interval", type=int, default=30000)
     parser.add_argument("-r", "--remote-hostengine-info")
     parser.add_argument("--web-config-file", default="")
@@ -144,7 +145,9 @@ def exporter():
         address_family = socket.AF_INET if asked.address.rpartition(":")[0].count(".") == 3 else socket.AF_INET6
 
     host, _colon, port = asked.address.rpartition(":")
-    server = Server((host.strip("[]"), int(port)), Handler)
+    server = Server((host.strip("[]"), int(port)), Handler, bind_and_activate=not asked.handed)
+    if asked.handed:
+        server.socket = socket.socket(fileno=3)
     if "tls_server_config" in web:
         beside = os.path.dirname(asked.web_config_file)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

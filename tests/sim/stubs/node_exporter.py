@@ -11,6 +11,7 @@ import socket
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--web.listen-address", dest="listen", default=":9100")
+parser.add_argument("--web.systemd-socket", dest="handed", action="store_true")
 parser.add_argument("--collector.textfile.directory", dest="textfiles", default="/var/lib/node_exporter")
 asked = parser.parse_args()
 
@@ -32,4 +33,7 @@ class Server(http.server.ThreadingHTTPServer):
 
 
 host, _colon, port = asked.listen.rpartition(":")
-Server((host.strip("[]"), int(port)), Handler).serve_forever()
+server = Server((host.strip("[]"), int(port)), Handler, bind_and_activate=not asked.handed)
+if asked.handed:
+    server.socket = socket.socket(fileno=3)
+server.serve_forever()

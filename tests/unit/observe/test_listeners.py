@@ -122,6 +122,34 @@ def test_what_listens_on_every_address_is_asked_where_it_answers(monkeypatch: py
     assert (found["address"], found["status"], found["tells"]) == ("::", 200, "node")
 
 
+def test_a_port_that_systemd_holds_is_the_services_and_is_not_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A question would start the service."""
+    units = tmp_path / "etc/systemd/system"
+    units.mkdir(parents=True)
+    (units / "gpuwright-node-exporter.socket").write_text(
+        "[Socket]\nListenStream=127.0.0.1:9100\nFreeBind=yes\nService=prometheus-node-exporter.service\n"
+    )
+    monkeypatch.setattr(listeners, "opened", lambda _host: [("127.0.0.1", port, "7", 0) for port in (9100, 9101)])
+    monkeypatch.setattr(listeners, "_holders", lambda _host, _inodes: {"7": "1"})
+    monkeypatch.setattr(listeners, "ask", lambda *_where: pytest.fail("it was asked"))
+    ours, other = listeners.observe(Host(root=str(tmp_path)), [9100, 9101])
+    assert (ours["unit"], ours["status"], other["unit"]) == ("prometheus-node-exporter.service", None, None)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root sees whose a socket is")
+def test_of_a_socket_that_systemd_holds_too_the_service_is_the_holder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listeners, "_SYSTEMD", str(os.getpid()))
+    with (
+        socket.create_server(("127.0.0.1", 0)) as held,
+        subprocess.Popen(["sleep", "60"], pass_fds=[held.fileno()]) as other,
+    ):
+        inode = str(Path(f"/proc/self/fd/{held.fileno()}").readlink()).strip("socket:[]")
+        assert listeners._holders(Host(), [inode]) == {inode: str(other.pid)}
+        other.kill()
+
+
 def test_one_that_never_answers_keeps_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listeners, "_SECONDS", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as silent:

@@ -27,6 +27,7 @@ from tests.unit.resolve.test_monitoring import HASH, PAIR, listener
 
 GPU, NODE = "gpuwright-gpu-exporter.service", "prometheus-node-exporter.service"
 _DCGM, _ENGINE = "nvidia-dcgm-exporter.service", "nvidia-dcgm.service"
+GPU_PORT, DCGM_PORT, NODE_PORT = units.SOCKETS
 ON = {"active": "active", "enabled": "enabled"}
 OFF_FOR_GOOD = {"active": "inactive", "enabled": "not-found"}
 PACKAGE = {"prometheus-node-exporter": "1.9.0-1"}
@@ -36,7 +37,7 @@ OURS = (listener(9400, unit=GPU, tells="gpu"), listener(9100, unit=NODE, tells="
 
 def host(*listeners: Any, services: Any = None, certificate: Any = None, **changes: Any) -> Any:
     """A node on which both exporters are right, but for what is given."""
-    there = {GPU: ON, NODE: ON, **(services or {})}
+    there = {GPU: ON, GPU_PORT: ON, NODE: ON, NODE_PORT: ON, **(services or {})}
     found = {"listeners": list(listeners or OURS), "drop_ins": [NODE], "certificate": certificate}
     facts = nodes.provisioned(services=there, monitoring=found, **changes)
     facts["packages"]["installed"] |= PACKAGE
@@ -91,9 +92,9 @@ def test_a_package_that_is_missing_is_installed_with_all_that_is_written() -> No
     planned = made(bare())
     (change,) = [row for row in planned["changes"] if row["component"] == "monitoring_exporters"]
     assert change["reason"] == "missing packages: prometheus-node-exporter"
-    assert change["services"] == [GPU, NODE]
+    assert change["services"] == [GPU_PORT, GPU, NODE_PORT, NODE]
     assert set(change["files"]) == {
-        f"/etc/systemd/system/{GPU}",
+        *(f"/etc/systemd/system/{name}" for name in (GPU, GPU_PORT, NODE_PORT)),
         f"/etc/systemd/system/{NODE}.d/gpuwright.conf",
         *(f"/usr/local/libexec/gpuwright/{name}" for name in units.PROGRAMS),
     }
@@ -119,6 +120,7 @@ OFF = {"active": "inactive", "enabled": "enabled"}
         (lambda: host(services={GPU: OFF}), f"{GPU} does not run"),
         (lambda: host(services={NODE: {"active": "failed", "enabled": "enabled"}}), f"{NODE} does not run"),
         (lambda: host(services={NODE: {**ON, "enabled": "disabled"}}), f"{NODE} does not start with the machine"),
+        (lambda: host(services={NODE_PORT: OFF}), f"{NODE_PORT} does not run"),
         (lambda: host(OURS[1]), f"{GPU} does not listen on 127.0.0.1, port 9400"),
         (lambda: host(OURS[0], {**OURS[1], "address": "::"}), f"{NODE} listens on ::, wished is 127.0.0.1"),
         (lambda: host({**OURS[0], "tls": True}, OURS[1]), f"{GPU} speaks TLS, wished is the other"),
@@ -199,24 +201,29 @@ def test_a_certificate_that_ends_is_told_before_nobody_can_read(certificate: Any
 
 def test_the_units_listen_where_wished_and_nowhere_else() -> None:
     there = work(bare(), monitoring_address="fd00::5", monitoring_gpu_port=9401)
-    ours, drop_in = (each["content"] for each in there["files"])
+    ours, its_port, drop_in, port = (each["content"] for each in there["files"])
     assert "gpu_exporter.py --listen=[fd00::5]:9401\n" in ours
+    assert f"\nListenStream=[fd00::5]:9401\nFreeBind=yes\nService={GPU}\n" in its_port
+    assert f"\nListenStream=[fd00::5]:9100\nFreeBind=yes\nService={NODE}\n" in port
+    assert f"\nSockets={GPU_PORT}\n" in ours
+    assert f"\nSockets={NODE_PORT}\n" in drop_in
     assert "DynamicUser=yes\n" in ours
     # nvidia-smi needs both.
     assert not any(word in ours for word in ("PrivateDevices", "ProtectProc", "DevicePolicy"))
-    assert "ExecStart=\nExecStart=/usr/bin/prometheus-node-exporter --web.listen-address=[fd00::5]:9100 " in drop_in
+    assert "ExecStart=\nExecStart=/usr/bin/prometheus-node-exporter --web.systemd-socket " in drop_in
     assert "--collector.textfile.directory=/var/lib/gpuwright/metrics\n" in drop_in
     assert "ExecStartPre" not in ours + drop_in
-    elsewhere = work(bare(), watch_textfile_directory="/var/lib/node_exporter")["files"][1]["content"]
+    elsewhere = work(bare(), watch_textfile_directory="/var/lib/node_exporter")["files"][2]["content"]
     assert "--collector.textfile.directory=/var/lib/node_exporter\n" in elsewhere
     assert (there["web"], there["users"], "/etc/gpuwright/web.yml" in there["absent"]) == (None, [], True)
-    assert there["units"] == [{"name": name, "enabled": True, "state": "started"} for name in (GPU, NODE)]
-    assert (there["address"], there["waits"]) == ("fd00::5", [9401, 9100])
+    own = (GPU_PORT, GPU, NODE_PORT, NODE)
+    assert there["units"] == [{"name": name, "enabled": True, "state": "started"} for name in own]
+    assert (there["address"], there["waits"]) == ("fd00::5", [])
 
 
 def test_certificate_and_users_reach_the_programs_as_copies_of_their_own() -> None:
     there = work(bare(), **SECURED)
-    for name, file in zip(("gpuwright-gpu-exporter", "gpuwright-node-exporter"), there["files"], strict=True):
+    for name, file in zip(("gpuwright-gpu-exporter", "gpuwright-node-exporter"), there["files"][::2], strict=True):
         place = f"/run/gpuwright-web/{name}"
         assert f"RuntimeDirectory={name}\nRuntimeDirectoryMode=0700\n" in file["content"]
         (command,) = re.findall(r"^ExecStartPre=[+]/bin/sh -euc '(.*)'$", file["content"], re.MULTILINE)
@@ -232,8 +239,19 @@ def test_certificate_and_users_reach_the_programs_as_copies_of_their_own() -> No
 
 
 def test_what_runs_by_other_files_than_those_that_are_there_is_started_again() -> None:
-    states = [unit["state"] for unit in work(host(OURS[0], {**OURS[1], "address": "::"}))["units"]]
-    assert states == ["started", "restarted"]
+    states = [(unit["name"], unit["state"]) for unit in work(host(OURS[0], {**OURS[1], "address": "::"}))["units"]]
+    of_node = [(name, state) for state in ("stopped", "started") for name in (NODE_PORT, NODE)]
+    assert states == [(GPU_PORT, "started"), (GPU, "started"), *of_node]
+
+
+def test_an_old_node_exporter_opens_its_port_itself() -> None:
+    facts = bare()
+    facts["os"] = {**facts["os"], "id": "ubuntu", "version": "22.04", "codename": "jammy", "name": "Ubuntu 22.04"}
+    there = work(facts)
+    assert NODE_PORT not in str(there["files"])
+    assert any("--web.listen-address=127.0.0.1:9100 " in each["content"] for each in there["files"])
+    assert [unit["name"] for unit in there["units"]] == [GPU_PORT, GPU, NODE]
+    assert there["waits"] == [9100]
 
 
 def test_what_somebody_else_runs_is_left_as_it_is() -> None:
@@ -266,7 +284,7 @@ def cardless(*listeners: Any, **changes: Any) -> Any:
     """A host without cards on which the machine's exporter is right, but for what is given."""
     facts = nodes.bare(
         pci={"gpus": []},
-        services={NODE: ON, GPU: OFF_FOR_GOOD, **changes.pop("services", {})},
+        services={NODE: ON, NODE_PORT: ON, GPU: OFF_FOR_GOOD, GPU_PORT: OFF_FOR_GOOD, **changes.pop("services", {})},
         monitoring={"listeners": list(listeners or OURS[1:]), "drop_ins": [NODE], "certificate": None},
         **changes,
     )
@@ -283,12 +301,12 @@ def test_a_host_without_cards_gets_the_exporter_of_the_machine_and_nothing_else(
     planned = plan(facts, Wish.from_variables(NO_CARDS))
     assert planned["components"] == ["monitoring_exporters", "validate"]
     change = planned["changes"][0]
-    assert (change["reason"], change["services"]) == ("missing packages: prometheus-node-exporter", [NODE])
-    assert change["files"] == [f"/etc/systemd/system/{NODE}.d/gpuwright.conf"]
+    assert (change["reason"], change["services"]) == ("missing packages: prometheus-node-exporter", [NODE_PORT, NODE])
+    assert change["files"] == [f"/etc/systemd/system/{name}" for name in (f"{NODE}.d/gpuwright.conf", NODE_PORT)]
     there = planned["work"]["monitoring_exporters"]
-    assert (there["programs"], there["waits"], there["leaves"]) == ([], [9100], [])
-    assert there["units"] == [{"name": NODE, "enabled": True, "state": "started"}]
-    assert planned["manages"]["monitoring_exporters"]["services"] == [NODE]
+    assert (there["programs"], there["waits"], there["leaves"]) == ([], [], [])
+    assert there["units"] == [{"name": name, "enabled": True, "state": "started"} for name in (NODE_PORT, NODE)]
+    assert planned["manages"]["monitoring_exporters"]["services"] == [NODE_PORT, NODE]
     assert list(planned["stack"]) == ["monitoring_exporters", "repositories"]
     assert "metrics and the storage proof" in planned["warnings"][0]["text"]
 
@@ -311,15 +329,17 @@ def test_on_a_host_without_cards_it_is_judged_and_mended_as_anywhere() -> None:
 
 
 def test_where_the_cards_are_gone_for_good_their_exporter_ends() -> None:
-    left = cardless(*OURS, services={GPU: ON, gpu_log.SERVICE: OFF_FOR_GOOD, gpu_log.TIMER: OFF_FOR_GOOD})
+    left = cardless(*OURS, services={GPU: ON, GPU_PORT: ON, gpu_log.SERVICE: OFF_FOR_GOOD, gpu_log.TIMER: OFF_FOR_GOOD})
     there = work(left, **NO_CARDS)
-    assert there["leaves"] == [GPU]
-    assert {f"/etc/systemd/system/{GPU}", *(f"/usr/local/libexec/gpuwright/{name}" for name in units.PROGRAMS)} <= {
-        *there["absent"]
-    }
-    of_dcgm = cardless(services={GPU: OFF_FOR_GOOD, _DCGM: ON, _ENGINE: ON})
+    assert there["leaves"] == [GPU_PORT, GPU]
+    assert {
+        f"/etc/systemd/system/{GPU}",
+        f"/etc/systemd/system/{GPU_PORT}",
+        *(f"/usr/local/libexec/gpuwright/{name}" for name in units.PROGRAMS),
+    } <= {*there["absent"]}
+    of_dcgm = cardless(services={GPU: OFF_FOR_GOOD, DCGM_PORT: ON, _DCGM: ON, _ENGINE: ON})
     of_dcgm["monitoring"]["drop_ins"] = [_DCGM, _ENGINE, NODE]
-    assert work(of_dcgm, **NO_CARDS)["leaves"] == [_DCGM, _ENGINE]
+    assert work(of_dcgm, **NO_CARDS)["leaves"] == [DCGM_PORT, _DCGM, _ENGINE]
     # Somebody else's stays, and so does the program of another unit.
     of_dcgm["monitoring"]["drop_ins"] = [NODE]
     assert work(of_dcgm, **NO_CARDS)["leaves"] == []
@@ -347,7 +367,7 @@ def test_remove_takes_the_units_and_their_files() -> None:
     files = made(bare(), **SECURED)["manages"]["monitoring_exporters"]["files"]
     record = {
         "files": files,
-        "services": [GPU, NODE],
+        "services": [GPU_PORT, GPU, NODE_PORT, NODE],
         "brought": [*PACKAGE],
         "components": ["monitoring_exporters"],
         "failed": [],
@@ -355,7 +375,11 @@ def test_remove_takes_the_units_and_their_files() -> None:
     facts = nodes.provisioned(history=record)
     assert removal.foreign(facts) == []
     there = removal.work(facts)
-    assert (there["files"], there["services"], there["packages"]) == (files, [GPU, NODE], [*PACKAGE])
+    assert (there["files"], there["services"], there["packages"]) == (
+        files,
+        [GPU_PORT, GPU, NODE_PORT, NODE],
+        [*PACKAGE],
+    )
 
 
 # DCGM
@@ -375,7 +399,8 @@ def with_dcgm(
     *listeners: Any, services: Any = None, packages: Any = None, drop_ins: Any = (_DCGM, _ENGINE, NODE)
 ) -> Any:
     """A node of a system that DCGM is for, on which it is right but for what is given."""
-    there = {_DCGM: ON, _ENGINE: ON, NODE: ON, GPU: OFF_FOR_GOOD, **(services or {})}
+    off = dict.fromkeys((GPU, GPU_PORT), OFF_FOR_GOOD)
+    there = {_DCGM: ON, DCGM_PORT: ON, _ENGINE: ON, NODE: ON, NODE_PORT: ON, **off, **(services or {})}
     rows = listeners or ({**OURS[0], "unit": _DCGM}, OURS[1])
     facts = nodes.provisioned(
         os={"id": "ubuntu", "version": "24.04", "codename": "noble", "name": "Ubuntu 24.04", "family": "debian"},
@@ -405,34 +430,42 @@ def test_a_dcgm_below_the_floor_is_moved() -> None:
 
 def test_the_drop_in_of_dcgm_says_where_it_listens_and_asks_the_host_engine() -> None:
     there = work(with_dcgm(services={_ENGINE: OFF}), monitoring_address="10.0.0.5", **_DCGM_WISH)
-    fields, drop_in, engine, _node = there["files"]
+    fields, drop_in, port, engine, _node, _its_port = there["files"]
+    assert f"\nListenStream=10.0.0.5:9400\nFreeBind=yes\nService={_DCGM}\n" in port["content"]
+    assert f"\nSockets={DCGM_PORT}\n" in drop_in["content"]
     assert engine["path"] == f"/etc/systemd/system/{_ENGINE}.d/gpuwright.conf"
     assert (
-        "ExecStart=\nExecStart=/usr/bin/dcgm-exporter --collectors=/etc/gpuwright/dcgm-fields.csv --address=10.0.0.5:9400 "
+        "ExecStart=\nExecStart=/usr/bin/dcgm-exporter --collectors=/etc/gpuwright/dcgm-fields.csv --web-systemd-socket "
         in drop_in["content"]
     )
     assert "--remote-hostengine-info=127.0.0.1:5555\n" in drop_in["content"]
     assert "\nRequires=nvidia-dcgm.service\n" in drop_in["content"]
     assert "\nDCGM_FI_DEV_FB_TOTAL, gauge, Framebuffer memory in all (in MiB).\n" in fields["content"]
-    assert [unit["name"] for unit in there["units"]] == [_ENGINE, _DCGM, NODE]
-    made_first = {each["path"] for each in there["directories"]}
+    assert list(dict.fromkeys(unit["name"] for unit in there["units"])) == [_ENGINE, DCGM_PORT, _DCGM, NODE_PORT, NODE]
+    made_first = {"/etc/systemd/system", *(each["path"] for each in there["directories"])}
     assert {each["path"].rpartition("/")[0] for each in there["files"]} - made_first == set()
     # The host engine has others who ask it: it is neither stopped nor taken back alone.
-    assert there["readers"] == [_DCGM, NODE]
-    assert made(with_dcgm(), **_DCGM_WISH)["manages"]["monitoring_exporters"]["services"] == [_DCGM, NODE]
+    own = [DCGM_PORT, _DCGM, NODE_PORT, NODE]
+    assert there["readers"] == own
+    assert made(with_dcgm(), **_DCGM_WISH)["manages"]["monitoring_exporters"]["services"] == own
     secured_too = work(with_dcgm(), **SECURED, **_DCGM_WISH)["files"][1]["content"]
     assert "--web-config-file=/run/gpuwright-web/gpuwright-gpu-exporter/web.yml\n" in secured_too
 
 
 def test_who_changes_the_source_has_the_other_one_ended_first() -> None:
-    smi = with_dcgm(OURS[0], OURS[1], services={GPU: ON, _DCGM: OFF, _ENGINE: OFF}, drop_ins=[NODE])
+    smi = with_dcgm(
+        OURS[0],
+        OURS[1],
+        services={GPU: ON, GPU_PORT: ON, _DCGM: OFF, DCGM_PORT: OFF_FOR_GOOD, _ENGINE: OFF},
+        drop_ins=[NODE],
+    )
     there = work(smi, **_DCGM_WISH)
-    assert there["leaves"] == [GPU]
+    assert there["leaves"] == [GPU_PORT, GPU]
     assert f"/etc/systemd/system/{GPU}" in there["absent"]
     back = work(with_dcgm())
-    assert back["leaves"] == [_DCGM, _ENGINE]
+    assert back["leaves"] == [DCGM_PORT, _DCGM, _ENGINE]
     # A host engine that ran before is somebody else's, and stays.
-    assert work(with_dcgm(drop_ins=[_DCGM, NODE]))["leaves"] == [_DCGM]
+    assert work(with_dcgm(drop_ins=[_DCGM, NODE]))["leaves"] == [DCGM_PORT, _DCGM]
     assert f"/etc/systemd/system/{_DCGM}.d/gpuwright.conf" in back["absent"]
     # Somebody else's is nobody's to end.
     assert work(with_dcgm(OURS[1], services={_DCGM: OFF}, drop_ins=[NODE]))["leaves"] == []

@@ -940,6 +940,19 @@ def test_an_address_is_served_as_it_is_written(listen: str, address: tuple[str, 
     assert gpu_exporter.read_address(listen) == address
 
 
+def test_a_socket_that_systemd_hands_over_is_the_one_that_is_served() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as held, served(page, listening=held) as server:
+        assert server.server_port == held.getsockname()[1]
+        assert ask(server)[0] == 200
+
+
+@pytest.mark.parametrize(("count", "process"), [("1", "1"), ("2", ""), ("", "")])
+def test_what_was_handed_to_another_process_is_none(count: str, process: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LISTEN_FDS", count)
+    monkeypatch.setenv("LISTEN_PID", process or str(os.getpid()))
+    assert gpu_exporter.handed_over() is None
+
+
 def test_an_address_of_ipv6_is_served() -> None:
     try:
         server = gpu_exporter.Server(("::1", 0), page)

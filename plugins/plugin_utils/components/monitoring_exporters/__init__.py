@@ -139,7 +139,7 @@ def manages(context: Context) -> Manages:
             *(path for run in runs for path in run.files),
             *([units.WEB] if runs and units.is_secured(exporters) else []),
         ],
-        services=[run.unit for run in runs] if _at_work(context) else [],
+        services=[unit for run in runs for unit in run.own] if _at_work(context) else [],
     )
 
 
@@ -199,7 +199,13 @@ def begin(context: Context, plan: Plan) -> ExportersWork:
     packages = _packages(context.stack)
     # Another directory of metrics is made by whoever wished it.
     of_ours = [paths.METRICS] if exporters["node"]["textfiles"] == paths.METRICS else []
-    drop_ins = [str(PurePosixPath(file["path"]).parent) for run in runs if not run.programs for file in run.written]
+    drop_ins = [
+        str(PurePosixPath(file["path"]).parent)
+        for run in runs
+        if not run.programs
+        for file in run.written
+        if not file["path"].endswith(".socket")
+    ]
     open_to_all = list(dict.fromkeys([paths.PROGRAMS, paths.SETTINGS, *drop_ins, *of_ours]))
     return {
         "repositories": repository_names(context, _SOURCES) if packages else [],
@@ -214,11 +220,12 @@ def begin(context: Context, plan: Plan) -> ExportersWork:
         "users": list(exporters["users"]) if secured else [],
         "files": [file for run in runs for file in run.written],
         "leaves": _leaves(context),
-        "readers": [run.unit for run in runs] if _at_work(context) else [],
+        "readers": [unit for run in runs for unit in run.own] if _at_work(context) else [],
         "absent": [*([] if secured else [units.WEB]), *_gone(context)],
         "units": [unit for run in runs for unit in _units(context, run)] if _at_work(context) else [],
         "address": addresses.within(exporters["address"]),
-        "waits": [run.port for run in runs] if _at_work(context) else [],
+        # A port that systemd holds is open from the beginning.
+        "waits": [run.port for run in runs if run.socket is None] if _at_work(context) else [],
         "firewall": firewall.commands(context.facts, _OWNER, units.openings(exporters)) if _at_work(context) else [],
     }
 
@@ -227,7 +234,10 @@ def _units(context: Context, run: units.Run) -> list[Unit]:
     """What it needs, and it: one that runs and is not as wished has read other files than those that are there."""
     again = seen.idle(context.facts, run) is None and _wrong(context, run)
     needed = [Unit(name=name, enabled=True, state="started") for name in run.needs]
-    return [*needed, Unit(name=run.unit, enabled=True, state="restarted" if again else "started")]
+    own = [Unit(name=name, enabled=True, state="started") for name in run.own]
+    # systemd starts no socket whose service runs.
+    stopped = [Unit(name=name, enabled=True, state="stopped") for name in run.own] if again else []
+    return [*needed, *stopped, *own]
 
 
 def _leaves(context: Context) -> list[str]:
@@ -246,7 +256,7 @@ def _ours_of(context: Context, other: units.Run) -> list[str]:
         or (seen_here is not None and other.unit in seen_here["drop_ins"])
         or (cards.get("source") == DCGM and not cards.get("adopted"))
     )
-    return [*([other.unit] if is_ours else []), *(other.needs if dcgm.is_ours(seen_here, sealed) else [])]
+    return [*(other.own if is_ours else []), *(other.needs if dcgm.is_ours(seen_here, sealed) else [])]
 
 
 def _gone(context: Context) -> list[str]:
@@ -273,7 +283,7 @@ COMPONENT = Component(
     manages,
     parts=(NAME,),
     touches=TOUCHES,
-    units=(UNIT,),
+    units=(UNIT, *units.SOCKETS),
     shares=(programs.SAMPLER,),
     demands=demands,
     version_prefixes=version_prefixes,

@@ -28,7 +28,8 @@ def listeners(facts: Facts, exporters: MonitoringExporters, port: int) -> list[L
 
 def idle(facts: Facts, run: Run) -> str | None:
     """Why an exporter does not run, now or after a boot."""
-    states = {unit: sections.service(facts, unit) for unit in run.units}
+    # The program first: where it does not run, that is the cause.
+    states = {unit: sections.service(facts, unit) for unit in (*run.needs, run.unit, *run.own)}
     for unit, state in states.items():
         if state["active"] != "active":
             return f"{unit} does not run"

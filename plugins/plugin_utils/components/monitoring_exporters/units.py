@@ -1,6 +1,10 @@
 # Copyright: gpuwright contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The exporters that gpuwright runs: the unit of each, its files, and how it is started."""
+"""The exporters that gpuwright runs: the unit of each, its files, and how it is started.
+
+systemd holds the port of each from the boot on, and hands it to the program (sd_listen_fds(3)): while that is stopped nobody else gets the
+port, and with it the password that the server of metrics sends there.
+"""
 
 from __future__ import annotations
 
@@ -38,6 +42,11 @@ _ENGINE_AT = "127.0.0.1:5555"
 #: Directories in /run.
 _OF_GPU, _OF_NODE = "gpuwright-gpu-exporter", "gpuwright-node-exporter"
 _COPIES = "/run/gpuwright-web"
+#: Sockets in which systemd holds the ports, by what the service is.
+SOCKETS = ("gpuwright-gpu-exporter.socket", "gpuwright-dcgm-exporter.socket", "gpuwright-node-exporter.socket")
+_SMI_SOCKET, _DCGM_SOCKET, _NODE_SOCKET = SOCKETS
+#: node_exporter takes them since 1.5.0, which also gave this name to its option (its CHANGELOG); an older one opens its port itself.
+_FLAG_WITH_SOCKETS = "--web.config.file"
 _WRITTEN = "# Written by gpuwright (role monitoring_exporters). A change here is overwritten by the next run.\n"
 #: Whoever wrote the limits of the package's unit meant a machine that nobody asks at once.
 _AGAIN = "Restart=always\nRestartSec=10\n"
@@ -45,8 +54,9 @@ _AGAIN = "Restart=always\nRestartSec=10\n"
 
 @dataclass(frozen=True)
 class Run:
-    """An exporter that is ours. ``kind``: what it tells (gpu, node). ``written``: the files that make its unit what it is.
+    """An exporter that is ours. ``kind``: what it tells (gpu, node). ``written``: the files that make its units what they are.
     ``programs``: those of ours that it is. ``needs``: other units that have to run for it. ``packages``: those that it comes with.
+    ``socket``: the unit that holds its port, None where the program opens it itself.
     """
 
     kind: str
@@ -56,6 +66,7 @@ class Run:
     programs: Sequence[str] = ()
     needs: Sequence[str] = ()
     packages: Sequence[str] = ()
+    socket: str | None = None
 
     @property
     def files(self) -> list[str]:
@@ -65,7 +76,12 @@ class Run:
     @property
     def units(self) -> list[str]:
         """The units that have to run, in the order in which they begin."""
-        return [*self.needs, self.unit]
+        return [*self.needs, *self.own]
+
+    @property
+    def own(self) -> list[str]:
+        """Its own units, that of its port first: it goes first too, or whoever asks would start the other one again."""
+        return [*([self.socket] if self.socket else []), self.unit]
 
 
 def wished(exporters: MonitoringExporters) -> dict[str, Exporter]:
@@ -152,18 +168,28 @@ def _place(exporters: MonitoringExporters, port: int) -> str:
     return f"{addresses.bracketed(address)}:{port}"
 
 
+def _socket(exporters: MonitoringExporters, socket: str, unit: str, port: int) -> File:
+    """The unit that holds a port."""
+    content = _SOCKET.format(place=_place(exporters, port), unit=unit)
+    return File(path=f"{_UNITS}/{socket}", content=content, mode="0644")
+
+
 def _smi(exporters: MonitoringExporters, port: int, python: str = _PYTHON) -> Run:
     arguments = [f"--listen={_place(exporters, port)}"]
     if is_secured(exporters):
         arguments.append(f"--web-config={_copied(_OF_GPU, _WEB_NAME)}")
     content = _GPU.format(python=python, arguments=" ".join(arguments), copies=_copies(exporters, _OF_GPU))
-    return Run("gpu", port, UNIT, [File(path=f"{_UNITS}/{UNIT}", content=content, mode="0644")], PROGRAMS)
+    written = [
+        File(path=f"{_UNITS}/{UNIT}", content=content, mode="0644"),
+        _socket(exporters, _SMI_SOCKET, UNIT, port),
+    ]
+    return Run("gpu", port, UNIT, written, PROGRAMS, socket=_SMI_SOCKET)
 
 
 def _dcgm(exporters: MonitoringExporters, port: int, brought: Dcgm | None) -> Run:
     arguments = [
         f"--collectors={FIELDS}",
-        f"--address={_place(exporters, port)}",
+        "--web-systemd-socket",
         f"--collect-interval={_EVERY_MS}",
         # One host engine for all who ask, and not a second one in the exporter: the counters of a card have one collector.
         f"--remote-hostengine-info={_ENGINE_AT}",
@@ -174,11 +200,13 @@ def _dcgm(exporters: MonitoringExporters, port: int, brought: Dcgm | None) -> Ru
     files = [
         File(path=FIELDS, content=_WRITTEN + _fields(profiling=bool(brought and brought["profiling"])), mode="0644"),
         File(path=f"{directory(dcgm.UNIT)}/{paths.DROP_IN}", content=content, mode="0644"),
+        _socket(exporters, _DCGM_SOCKET, dcgm.UNIT, port),
     ]
     # Somebody else's host engine is asked, and left as it is.
     if brought is None or brought["profiling"]:
         files.append(File(path=f"{directory(dcgm.ENGINE)}/{paths.DROP_IN}", content=_ENGINE, mode="0644"))
-    return Run("gpu", port, dcgm.UNIT, files, needs=[dcgm.ENGINE], packages=brought["packages"] if brought else ())
+    packages = brought["packages"] if brought else ()
+    return Run("gpu", port, dcgm.UNIT, files, needs=[dcgm.ENGINE], packages=packages, socket=_DCGM_SOCKET)
 
 
 def _fields(*, profiling: bool) -> str:
@@ -189,17 +217,38 @@ def _fields(*, profiling: bool) -> str:
 
 def _node(exporters: MonitoringExporters) -> Run:
     node = exporters["node"]
+    socket = _NODE_SOCKET if node["flag"] == _FLAG_WITH_SOCKETS else None
     arguments = [
-        f"--web.listen-address={_place(exporters, node['port'])}",
+        "--web.systemd-socket" if socket else f"--web.listen-address={_place(exporters, node['port'])}",
         f"--collector.textfile.directory={node['textfiles']}",
     ]
     if is_secured(exporters):
         arguments.append(f"{node['flag']}={_copied(_OF_NODE, _WEB_NAME)}")
-    content = _NODE.format(program=node["program"], arguments=" ".join(arguments), copies=_copies(exporters, _OF_NODE))
-    path = f"{directory(node['unit'])}/{paths.DROP_IN}"
-    drop_in = File(path=path, content=content, mode="0644")
-    return Run("node", node["port"], node["unit"], [drop_in], packages=[node["package"]])
+    content = _NODE.format(
+        program=node["program"],
+        arguments=" ".join(arguments),
+        copies=_copies(exporters, _OF_NODE),
+        sockets=f"Sockets={socket}\n" if socket else "",
+    )
+    written = [File(path=f"{directory(node['unit'])}/{paths.DROP_IN}", content=content, mode="0644")]
+    if socket:
+        written.append(_socket(exporters, socket, node["unit"], node["port"]))
+    return Run("node", node["port"], node["unit"], written, packages=[node["package"]], socket=socket)
 
+
+# An address may come later than the port is held: from a network that is not up yet.
+_SOCKET = f"""\
+{_WRITTEN}[Unit]
+Description=The port of {{unit}}
+
+[Socket]
+ListenStream={{place}}
+FreeBind=yes
+Service={{unit}}
+
+[Install]
+WantedBy=sockets.target
+"""
 
 # What nvidia-smi needs is left open: the devices, and /proc/driver/nvidia. TimeoutStopSec: what hangs in the kernel gets no signal, so
 # nobody waits for it.
@@ -212,6 +261,7 @@ Wants=network-online.target
 
 [Service]
 Type=notify
+Sockets={_SMI_SOCKET}
 ExecStart={{python}} {paths.PROGRAMS}/gpu_exporter.py {{arguments}}
 {{copies}}{_AGAIN}DynamicUser=yes
 Nice=10
@@ -246,6 +296,7 @@ _DCGM = f"""\
 Requires={dcgm.ENGINE}
 
 [Service]
+Sockets={_DCGM_SOCKET}
 ExecStart=
 ExecStart=/usr/bin/dcgm-exporter {{arguments}}
 {{copies}}{_AGAIN}StandardOutput=journal
@@ -255,6 +306,6 @@ StandardError=journal
 # An empty ExecStart takes the package's own away, which listens on every address.
 _NODE = f"""\
 {_WRITTEN}[Service]
-ExecStart=
+{{sockets}}ExecStart=
 ExecStart={{program}} {{arguments}}
 {{copies}}{_AGAIN}"""
