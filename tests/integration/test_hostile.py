@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.sim, pytest.mark.soak(part="driver")]
 #: The node's Python, and what it says changed on the way out: of the node, and of its cards.
 _PYTHON = "/usr/local/bin/python-evil"
 _FAMILY = """#!/bin/sh
-/usr/bin/python3 "$@" | sed 's#"family": "debian"#"family": "../../../../..{secret}"#; s#"memory_used"#"of_no_card": 1, "memory_used"#'
+/usr/bin/python3 "$@" | sed 's#"family": "debian"#"family": "../../../../..{secret}"#; s#"problem": "no NVIDIA#"of_no_card": 1, &#'
 """
 
 
