@@ -122,7 +122,7 @@ def test_a_vault_password_file_or_an_encrypted_file_is_a_reason_too(tmp_path: Pa
     "text",
     [
         "a: &a [1]\n" + "".join(f"b{n}: &b{n} [*b{n - 1}, *b{n - 1}]\n" for n in range(1, 40)).replace("*b0", "*a"),
-        "x" * (1 << 20) + "y",
+        "nvidia_driver_branch: '580'\n" + "#\n" * (1 << 19),
     ],
 )
 def test_a_file_of_variables_without_an_end_is_no_reason_to_wait(tmp_path: Path, text: str) -> None:
