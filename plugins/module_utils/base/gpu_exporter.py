@@ -252,6 +252,8 @@ class Users:
 # HTTP
 # --------------------------------------------------------------------------------------------------------------------
 
+#: For the first sample: half of what Prometheus leaves an exporter by itself (scrape_timeout).
+_SECONDS_OF_THE_FIRST = 5.0
 #: For all of a connection: the handshake, the request and its answer.
 SECONDS_OF_A_CLIENT = 5.0
 #: Connections that are answered at once; the others wait.
@@ -591,11 +593,22 @@ def main(arguments: Sequence[str]) -> int:
         return 1
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _end)
-    # Nobody asks the server to end, so it need not look whether somebody does.
-    threading.Thread(target=server.serve_forever, args=(3600,), daemon=True).start()
+    first = threading.Event()
+
+    def serve() -> None:
+        # Who asked while systemd started this gets the first sample, where that does not hang.
+        first.wait(_SECONDS_OF_THE_FIRST)
+        # Nobody asks the server to end, so it need not look whether somebody does.
+        server.serve_forever(3600)
+
+    def ready() -> None:
+        first.set()
+        tell_ready()
+
+    threading.Thread(target=serve, daemon=True).start()
     sys.stderr.write(f"<6>serving on {server.server_name}, port {server.server_port}\n")
     sys.stderr.flush()
-    exporter.keep_on(tell_ready)
+    exporter.keep_on(ready)
     return 0
 
 

@@ -1016,6 +1016,16 @@ def test_the_program_runs_by_itself_and_sigterm_ends_it(make: Any, tmp_path: Pat
         assert running.stderr.read() == ""
 
 
+def test_who_asks_before_the_first_sample_waits_for_it(make: Any, tmp_path: Path) -> None:
+    """systemd holds the port, and starts the program by the question."""
+    (tmp_path / "answer.xml").write_text(make("h100").text)
+    with program(tmp_path, f"sleep 0.5; cat {tmp_path}/answer.xml") as (_running, port):
+        link = http.client.HTTPConnection("127.0.0.1", port, timeout=_LONG)
+        with contextlib.closing(link):
+            link.request("GET", "/metrics")
+            assert "DCGM_FI_DEV_GPU_TEMP{" in link.getresponse().read().decode()
+
+
 def test_systemd_is_told_once_there_is_something_to_read(make: Any, tmp_path: Path) -> None:
     (tmp_path / "answer.xml").write_text(make("h100").text)
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
