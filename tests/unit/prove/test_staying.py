@@ -194,7 +194,9 @@ def everything() -> tuple[Any, Any]:
         "gpuwright-gpu-log.timer",
         "gpuwright-watch.timer",
         "gpuwright-gpu-exporter.service",
+        "gpuwright-gpu-exporter.socket",
         "prometheus-node-exporter.service",
+        "gpuwright-node-exporter.socket",
         "prometheus.service",
         "prometheus-alertmanager.service",
     )
