@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpuwright import __version__, paths
+from gpuwright import __version__, given, paths
 from gpuwright.errors import BadInput, Failed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from types import ModuleType
 
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
@@ -54,7 +53,7 @@ def resolve(question: Question) -> Answer:
     Raises:
         BadInput: a card, component, operating system or assumption is not known.
     """
-    with _their_bad_input():
+    with given.their_bad_input():
         from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver, rules
         from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import images
 
@@ -85,7 +84,7 @@ def find_cards(pattern: str | None, few: int | None = None) -> list[Description]
     Raises:
         BadInput: none does.
     """
-    with _their_bad_input():
+    with given.their_bad_input():
         from ansible_collections.gpuwright.node.plugins.plugin_utils import rules
         from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import catalogue
 
@@ -114,7 +113,7 @@ def check_wish(wants: Sequence[str], variables: Mapping[str, object]) -> None:
     Raises:
         BadInput: with what is near.
     """
-    with _their_bad_input():
+    with given.their_bad_input():
         from ansible_collections.gpuwright.node.plugins.plugin_utils import wish
         from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import settings
 
@@ -160,7 +159,7 @@ def card_called(name: str) -> str:
     Raises:
         BadInput: it is not known, or may be any of several.
     """
-    with _their_bad_input():
+    with given.their_bad_input():
         from ansible_collections.gpuwright.node.plugins.plugin_utils import rules
         from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import gpus
 
@@ -173,7 +172,7 @@ def check_cards(names: Iterable[str]) -> None:
     Raises:
         BadInput: with the names that are near.
     """
-    with _their_bad_input():
+    with given.their_bad_input():
         from ansible_collections.gpuwright.node.plugins.plugin_utils import rules
         from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import gpus
 
@@ -213,7 +212,7 @@ def read_variables(name: str) -> dict[str, object]:
     Raises:
         BadInput: it is not there, not YAML, or not a mapping.
     """
-    return _read_yaml(name, "the wish file", "variables", 'for example `nvidia_driver_branch: "580"`')
+    return given.yaml_mapping(name, "the wish file", "variables", 'for example `nvidia_driver_branch: "580"`')
 
 
 def read_prices(name: str) -> dict[str, object]:
@@ -222,20 +221,9 @@ def read_prices(name: str) -> dict[str, object]:
     Raises:
         BadInput: it is not there, not YAML, or not a mapping.
     """
-    return _read_yaml(name, "the file of prices", "`cloud`, `owning` and `rates`", "docs/sizing.md has an example")
-
-
-def _read_yaml(name: str, what: str, holds: str, example: str) -> dict[str, object]:
-    with _their_bad_input():
-        from ansible_collections.gpuwright.node.plugins.plugin_utils.model import given_file
-
-        written = given_file.text(name, what, given_file.WRITTEN_BY_PEOPLE)
-        document = given_file.from_yaml(written, f"{what} {name}")
-    if document is None:
-        return {}
-    if not isinstance(document, dict) or not all(isinstance(key, str) for key in document):
-        raise BadInput(f"{what} {name} must hold {holds}, one `name: value` a line", [example])
-    return document
+    return given.yaml_mapping(
+        name, "the file of prices", "`cloud`, `owning` and `rates`", "docs/sizing.md has an example"
+    )
 
 
 def read_facts(name: str) -> Facts:
@@ -247,7 +235,7 @@ def read_facts(name: str) -> Facts:
     paths.make_collection_importable()
     from ansible_collections.gpuwright.node.plugins.plugin_utils import gate
 
-    document = read_json(name, "the facts file")
+    document = given.json_object(name, "the facts file")
     try:
         admitted: Facts = json.loads(gate.admit("facts", json.dumps(document.get("facts", document))))
     except (gate.Refused, gate.NoAnswer) as error:
@@ -262,7 +250,7 @@ def read_lock(name: str) -> Lock:
     Raises:
         BadInput: it is not there, broken, or asks for what this version does not know.
     """
-    with _their_bad_input():
+    with given.their_bad_input():
         from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import lock
 
         return lock.load(name)
@@ -276,8 +264,8 @@ def write_lock(name: str, question: Question, hashes: Sequence[str] = ()) -> lis
     Raises:
         BadInput: it cannot be written, there is nothing to lock, or a file is of none of its environments.
     """
-    files = [(each, _read(each, "the file of hashes")) for each in hashes]
-    with _their_bad_input():
+    files = [(each, given.text(each, "the file of hashes")) for each in hashes]
+    with given.their_bad_input():
         from ansible_collections.gpuwright.node.plugins.plugin_utils import rules
         from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import lock
 
@@ -289,38 +277,3 @@ def write_lock(name: str, question: Question, hashes: Sequence[str] = ()) -> lis
     except OSError as error:
         raise BadInput(f"the lock file {name} cannot be written: {error.strerror}") from error
     return lock.left_open(document)
-
-
-def _read(name: str, what: str) -> str:
-    with _their_bad_input():
-        from ansible_collections.gpuwright.node.plugins.plugin_utils.model import given_file
-
-        return given_file.text(name, what)
-
-
-def read_json(name: str, what: str) -> dict[str, object]:
-    """The object in a JSON file that a person names. ``what``: the file for a person.
-
-    Raises:
-        BadInput: it is not there, not JSON, not an object, or above the limits.
-    """
-    written = _read(name, what)
-    with _their_bad_input():
-        from ansible_collections.gpuwright.node.plugins.plugin_utils.model import given_file
-
-        document = given_file.from_json(written, f"{what} {name}")
-    if not isinstance(document, dict):
-        raise BadInput(f"{what} {name} is not a JSON object")
-    return document
-
-
-@contextmanager
-def _their_bad_input() -> Iterator[None]:
-    """The collection's complaints about input, as ours."""
-    paths.make_collection_importable()
-    from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import BadInput as TheirBadInput
-
-    try:
-        yield
-    except TheirBadInput as error:
-        raise BadInput(str(error), getattr(error, "suggestions", ())) from error

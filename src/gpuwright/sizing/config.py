@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpuwright import knowledge
+from gpuwright import given
 from gpuwright.errors import BadInput
 from gpuwright.sizing import tables
 from gpuwright.sizing.architecture import Architecture, Experts, Latent
@@ -37,7 +37,7 @@ def from_file(path: Path) -> Architecture:
     Raises:
         BadInput: it is no configuration of a language model.
     """
-    document = knowledge.read_json(str(path), "the configuration of a model")
+    document = given.json_object(str(path), "the configuration of a model")
     return read(document, str(path))
 
 

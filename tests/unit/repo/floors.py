@@ -44,6 +44,7 @@ FLOORS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "gpuwright.errors",
             "gpuwright.events",
             "gpuwright.exits",
+            "gpuwright.given",
             "gpuwright.paths",
         ),
     ),
