@@ -1052,4 +1052,6 @@ def test_sigterm_ends_the_program_while_nvidia_smi_hangs_and_ends_that_too(tmp_p
         wait_for(pid.exists)
         running.send_signal(signal.SIGTERM)
         assert running.wait(card_sample.SECONDS / 2) == 0
-    assert not Path(f"/proc/{pid.read_text().strip()}").exists()
+    # Whose parent has ended is collected by another one, which a busy machine lets wait.
+    process = Path(f"/proc/{pid.read_text().strip()}")
+    wait_for(lambda: not process.exists())
