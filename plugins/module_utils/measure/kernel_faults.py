@@ -41,6 +41,9 @@ _DISK = r"(?!(?:fd|sr|loop)[0-9])([\w.!-]{1,32})"
 _NVME = r"nvme (nvme[0-9]{1,5}): "
 _HARDWARE_ERROR = r"(?:\{[0-9]{1,6}\})?(?:mce: )?\[Hardware Error\]: "
 _NVIDIA_MODULE = r"(nvidia[\w-]{0,24}): "
+# An adapter of NVIDIA's (Mellanox), and a device as the processor's IOMMU names it, which may leave the domain out.
+_ADAPTER = r"mlx5_core " + _PLACE + ": "
+_SHORT_PLACE = r"((?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])"
 
 #: The names, each with the beginning of its line; the group is what it speaks of. A name is a row of compat/kernel_faults.yaml.
 _PATTERNS: Tuple[Tuple[str, str], ...] = (
@@ -66,15 +69,29 @@ _PATTERNS: Tuple[Tuple[str, str], ...] = (
     ("probe_failed", r"nvidia " + _PLACE + r": probe with driver nvidia failed with error"),
     ("probe_failed", r"nvidia: probe of " + _PLACE + r" failed with error"),
     ("other_driver", r"NVRM: The NVIDIA probe routine was not called for [0-9]{1,4} device"),
+    ("passed_through", r"NVRM: GPU " + _PLACE + r" is already bound to vfio-pci"),
     ("nouveau", r"nouveau " + _PLACE + r": NVIDIA "),
     ("needs_open_modules", r"NVRM: .{0,120}requires use of the NVIDIA open"),
     ("card_not_supported", r"NVRM: .{0,120}(?:is not supported by (?:open|the NVIDIA)|supported through the NVIDIA .{1,12} Legacy)"),
+    ("firmware_missing", r"nvidia " + _PLACE + r": Direct firmware load for nvidia/\S{1,80} failed with error"),
+    ("firmware_missing", r"NVRM: RmFetchGspRmImages: No firmware image found"),
+    ("host_memory", r"NVRM: .{0,200}Out of memory \[NV_ERR_NO_MEMORY\] .{0,40}returned from kgsp"),
+    ("power_state", r"nvidia " + _PLACE + r": Unable to change power state from D3(?:cold|hot) to D0, device inaccessible"),
     ("memory_not_assigned", r"NVRM: This PCI I/O region assigned to your NVIDIA device"),
     ("module_mismatch", _NVIDIA_MODULE + r"(?:Unknown symbol |disagrees about version of symbol |version magic )"),
     ("module_refused", r"Loading of (?:unsigned module|module with unavailable key) is rejected"),
     ("module_refused", r"Lockdown: \S{1,16}: unsigned module loading is restricted"),
     ("uvm_fatal", r"nvidia-uvm: .{0,200}Encountered a global fatal error"),
     ("peermem_context", r"nvidia-peermem \S{1,60} ERROR detected invalid context"),
+    ("kernel_oops", r"(?:RIP: [0-9a-f]{4}:|pc : )\S{1,160} \[(nvidia[\w-]{0,24})\]"),
+    ("iommu_fault", r"AMD-Vi: Event logged \[IO_PAGE_FAULT device=" + _SHORT_PLACE + " "),
+    ("iommu_fault", _DEVICE + r"AMD-Vi: Event logged \[IO_PAGE_FAULT "),
+    ("iommu_fault", r"DMAR: \[(?:DMA|INTR)[^\]]{1,30}\] Request device \[" + _SHORT_PLACE + r"\] fault "),
+    ("adapter_power", _ADAPTER + r"mlx5_pcie_event:.{0,60}Detected insufficient power on the PCIe slot"),
+    ("adapter_heat", _ADAPTER + r"Port module event\[error\]: .{0,80}High Temperature"),
+    ("adapter_cable", _ADAPTER + r"Port module event\[error\]: "),
+    ("adapter_fatal", _ADAPTER + r"(?:\w{1,40}:.{0,40}Fatal error [0-9]|mlx5_health_poll: device's health compromised)"),
+    ("adapter_fatal", _ADAPTER + r"(?:\w{1,40}:.{0,40})?device's health compromised"),
     ("read_only", r"\S{1,16} \(" + _DISK + r"\): Remounting filesystem read-only"),
     ("read_only", r"XFS \(" + _DISK + r"\): Filesystem has been shut down"),
     ("read_only", r"BTRFS \w{1,12} \(device " + _DISK + r"[^)]{0,40}\): forced readonly"),
@@ -111,7 +128,8 @@ NAMES = frozenset(name for name, _pattern in _PATTERNS)
 _OF_MODULE = frozenset(
     (
         *("api_mismatch", "probe_failed", "other_driver", "nouveau", "needs_open_modules", "card_not_supported"),
-        *("memory_not_assigned", "module_mismatch", "module_refused", "uvm_fatal"),
+        *("memory_not_assigned", "module_mismatch", "module_refused", "uvm_fatal", "firmware_missing", "host_memory"),
+        "passed_through",
     )
 )
 _ANSWERED = re.compile(r"nfs: server (\S{1,255}) OK")
@@ -120,6 +138,14 @@ _CARD = re.compile(r"NVRM: The NVIDIA (?:GPU )?" + _PLACE)
 #: The driver breaks a sentence into lines: so many more belong to it.
 _GOES_ON = {"api_mismatch": 2, "other_driver": 2, "memory_not_assigned": 1, "card_not_supported": 2}
 _NVRM = "NVRM: "
+_ENDS = (".", "!")
+_BAR = re.compile(r"\(PCI:" + _PLACE + r"\)")
+# What the kernel says before the call trace of a fault of its own (arch/x86/mm/fault.c, traps.c, arch/arm64/mm/fault.c); a warning has a
+# trace too.
+_OOPS = re.compile(
+    r"(?:Internal error: )?Oops|BUG: (?:unable to handle|kernel NULL)|kernel BUG at |general protection fault|Unable to handle kernel "
+)
+_OOPS_LINES = 40
 
 
 class Fault(TypedDict):
@@ -186,7 +212,8 @@ class _Reader:
         # The fault that the driver's next lines go on with, and how many of them.
         self._sentence: Optional[Fault] = None
         self._left = 0
-        self._card = self._cgroup = ""
+        self._card = self._cgroup = self._said = ""
+        self._oops = 0
         self._nouveau: Optional[Tuple[str, str]] = None
 
     def read(self, words: str) -> None:
@@ -194,13 +221,32 @@ class _Reader:
         if self._goes_on(words):
             return
         self._remember(words)
-        told = _told(words)
-        if told is None:
+        said = self._together(words)
+        alone = _told(words)
+        told = alone or (_told(said) if said != words else None)
+        if told is None or self._is_none(told):
             return
-        name, subject, message = self._named(told, words)
+        self._said = ""
+        name, subject, message = self._named(told, words if alone else said)
         if told.repeats and any(key[0] == name and subject in ("", key[1]) for key in self.found):
             return
         self._sentence, self._left = self._add(name, subject, message), _GOES_ON.get(name, 0)
+
+    def _is_none(self, told: _Told) -> bool:
+        """Whether what a line tells is no fault by the lines before it."""
+        if told.name == "other_driver":
+            return any(name == "passed_through" for name, _subject in self.found)
+        return told.name == "kernel_oops" and not self._oops
+
+    def _together(self, words: str) -> str:
+        """A line of the driver's with those before it, as far as they are one sentence."""
+        if not words.startswith(_NVRM):
+            self._said = ""
+            return words
+        more = words[len(_NVRM) :].strip()
+        goes_on = bool(self._said) and not self._said.endswith(_ENDS)
+        self._said = f"{self._said} {more}"[:_LONGEST] if goes_on else _NVRM + more
+        return self._said
 
     def _goes_on(self, words: str) -> bool:
         if not self._left or self._sentence is None or not words.startswith(_NVRM):
@@ -208,10 +254,28 @@ class _Reader:
             return False
         self._left -= 1
         self._sentence["message"] = f"{self._sentence['message'].rstrip()} {words[len(_NVRM) :].strip()}"[:_LONGEST]
+        place = _BAR.search(words)
+        if place and not self._sentence["subject"]:
+            self._belongs(self._sentence, smi.normalise_bus_id(place[1]))
         return True
+
+    def _belongs(self, fault: Fault, subject: str) -> None:
+        """Say of which card a fault is, by what follows it."""
+        name = fault["name"]
+        known = self.found.get((name, subject))
+        if known is not None:
+            known["count"] += fault["count"]
+            known["message"] = fault["message"]
+            del self.found[name, ""]
+            return
+        for rows in (self.found, self._while_loading):
+            if rows.get((name, "")) is fault:
+                rows[name, subject] = rows.pop((name, ""))
+        fault["subject"] = subject
 
     def _remember(self, words: str) -> None:
         """What a line says of others before or after it."""
+        self._oops = _OOPS_LINES if _OOPS.match(words) else max(self._oops - 1, 0)
         if kernel_log.BEGINS in words:
             self._while_loading = {}
         elif kernel_log.LOADED in words:

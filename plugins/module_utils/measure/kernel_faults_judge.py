@@ -28,6 +28,9 @@ CHECKS = {
     "kernel.disk": "no error of a disk or a file system",
     "kernel.nfs": "no file server that does not answer",
     "kernel.lockup": "no processor and no program that stands still",
+    "kernel.oops": "no fault of the kernel in a module of the driver",
+    "kernel.iommu": "no device that the IOMMU stopped",
+    "kernel.network": "no trouble with a network adapter of NVIDIA's",
 }
 #: Corrected errors of a PCIe link a minute that are borne: DCGM's limit for a link of 16 lanes of generation 5, and for all others (github
 #: NVIDIA/DCGM nvvs/plugin_src/pcie/Pcie.cpp, GetAERThresholdRate; its 480 are these 32 in its test's 15 minutes).
@@ -40,11 +43,17 @@ _FUNCTIONS = tuple(f".{number}" for number in range(8))
 Key = Tuple[str, str]
 
 
-class Row(Meaning):
-    """A row of compat/kernel_faults.yaml."""
-
+class _Row(Meaning):
     name: str
     check: str
+
+
+class Row(_Row, total=False):
+    """A row of compat/kernel_faults.yaml. ``explains``: what follows from it: the names of faults, and ``init``, a card that could not be
+    started.
+    """
+
+    explains: Sequence[str]
 
 
 class _Group(NamedTuple):
@@ -77,6 +86,21 @@ def judge(answer: Answer, rows: Sequence[Row], earlier: Mapping[Key, Sequence[in
         told = [fault for fault in answer["faults"] if judges.rows[fault["name"]]["check"] == check]
         result += _checks(check, answer, judges.group(check, answer, told))
     return result
+
+
+def without_what_follows(answer: Answer, rows: Sequence[Row]) -> Answer:
+    """The answer without what follows from another fault of it, which alone has the right remedy. What names no card is of each."""
+    causes = {row["name"]: row.get("explains", ()) for row in rows}
+    explained = {(each, fault["subject"]) for fault in answer["faults"] for each in causes.get(fault["name"], ())}
+
+    def follows(name: str, place: str) -> bool:
+        return any(each == name and ("" in (place, of) or of == place) for each, of in explained)
+
+    return {
+        **answer,
+        "faults": [fault for fault in answer["faults"] if not follows(fault["name"], fault["subject"])],
+        "events": [event for event in answer["events"] if not follows(event["kind"], event["bus_id"])],
+    }
 
 
 def _checks(check: str, answer: Answer, group: _Group) -> List[Check]:

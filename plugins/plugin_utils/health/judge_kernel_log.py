@@ -34,6 +34,7 @@ __all__ = ["IDS", "MOST_CHECKS", "judge", "numbers"]
 def judge(answer: Answer, rules: Rules) -> list[Check]:
     """Every check of the kernel log: the numbers of cards and NVSwitches, the other faults, and the earlier boots."""
     faults = rules["kernel_faults"]["rows"]
+    answer = kernel_faults_judge.without_what_follows(answer, faults)
     boots = answer["journal"]["boots"]
     numbered = numbers(answer, rules, kernel_boots_judge.events_of(boots))
     return [

@@ -55,6 +55,16 @@ HARMLESS = [
     LOADED,
     "nvidia 0000:3b:00.0: enabling device (0140 -> 0142)",
     "nvidia 0000:3b:00.0: vgaarb: VGA decodes changed: olddecodes=io+mem,decodes=none:owns=none",
+    # A warning of the kernel has a trace, and is no fault of it: kernel/panic.c.
+    "WARNING: CPU: 5 PID: 812 at /var/lib/dkms/nvidia/535.183.01/build/nvidia/nv.c:3900 nvidia_close+0x1/0x2 [nvidia]",
+    "RIP: 0010:nvidia_close+0x1f/0x40 [nvidia]",
+    "UBSAN: array-index-out-of-bounds in /var/lib/dkms/nvidia/535.183.01/build/nvidia-uvm/uvm_pmm_gpu.c:2300:12",
+    "snd_hda_intel 0000:3b:00.1: Unable to change power state from D3cold to D0, device inaccessible",
+    # Adapters: drivers/net/ethernet/mellanox/mlx5/core/events.c, cmd.c.
+    "mlx5_core 0000:5f:00.0: mlx5_pcie_event:299:(pid 9): PCIe slot power capability was not advertised.",
+    "mlx5_core 0000:5f:00.0: Port module event: module 0, Cable unplugged",
+    "mlx5_core 0000:5f:00.0: mlx5_cmd_out_err:838:(pid 4): ACCESS_REG(0x805) op_mod(0x1) failed, status bad operation(0x2), err(-22)",
+    "dmar_fault: 7 callbacks suppressed",
     "nvidia-modeset: Loading NVIDIA UNIX Open Kernel Mode Setting Driver for x86_64  580.95.05",
     "[drm] [nvidia-drm] [GPU ID 0x00003b00] Loading driver",
     "[drm] Initialized nvidia-drm 0.0.0 for 0000:3b:00.0 on minor 1",
@@ -324,6 +334,71 @@ FAULTS: list[tuple[str, str, str, str, str]] = [
         "nvidia-nvswitch3: SXid (PCI:0000:05:00.0): 29999, Fatal, Link 01 something new",
         *("kernel.sxid", "critical", "reboot", "SXid 29999"),
     ),
+    # The driver breaks the sentence where it likes.
+    (
+        f"{REFUSED}\nNVRM: installed in this system is not supported by the\nNVRM: NVIDIA 535.183.01 driver release.",
+        *("kernel.module", "critical", "install", CARD),
+    ),
+    (
+        f"{REFUSED}\n    NVRM: installed in this system requires use of the\n    NVRM: NVIDIA open kernel modules.",
+        *("kernel.module", "critical", "install", CARD),
+    ),
+    (
+        "nvidia 0000:3b:00.0: Direct firmware load for nvidia/595.71.05/gsp_ga10x.bin failed with error -2",
+        *("kernel.module", "critical", "install", CARD),
+    ),
+    (
+        "NVRM: nvCheckOkFailedNoLog: Check failed: Out of memory [NV_ERR_NO_MEMORY] (0x00000051) returned from kgspCreateRadix3(x) @ a.c:1",
+        *("kernel.module", "critical", "reboot", "no memory left"),
+    ),
+    (
+        "nvidia 0000:3b:00.0: Unable to change power state from D3cold to D0, device inaccessible",
+        *("kernel.module", "critical", "reboot", CARD),
+    ),
+    (
+        "NVRM: This PCI I/O region assigned to your NVIDIA device is invalid:\n    NVRM: BAR1 is 0M @ 0x0 (PCI:0000:3b:00.0)",
+        *("kernel.module", "critical", "configure", CARD),
+    ),
+    (
+        "BUG: kernel NULL pointer dereference, address: 0000000000000020\nRIP: 0010:_nv012345rm+0x12/0x90 [nvidia]",
+        *("kernel.oops", "critical", "reboot", "nvidia"),
+    ),
+    (
+        "Unable to handle kernel paging request at virtual address ffff0004\npc : uvm_va_block_find+0x20/0x80 [nvidia_uvm]",
+        *("kernel.oops", "critical", "reboot", "nvidia_uvm"),
+    ),
+    (
+        "AMD-Vi: Event logged [IO_PAGE_FAULT device=0000:3b:00.0 domain=0x0011 address=0xfe000000 flags=0x0020]",
+        *("kernel.iommu", "warning", "configure", CARD),
+    ),
+    (
+        "nvidia 0000:3b:00.0: AMD-Vi: Event logged [IO_PAGE_FAULT domain=0x0011 address=0xfe000000 flags=0x0020]",
+        *("kernel.iommu", "warning", "configure", CARD),
+    ),
+    (
+        "DMAR: [DMA Write NO_PASID] Request device [3b:00.0] fault addr 0xfee0000 [fault reason 0x05] PTE Write access is not set",
+        *("kernel.iommu", "warning", "configure", CARD),
+    ),
+    (
+        "mlx5_core 0000:5f:00.1: mlx5_pcie_event:301:(pid 77): Detected insufficient power on the PCIe slot (25W).",
+        *("kernel.network", "warning", "check_hardware", "5F:00.1"),
+    ),
+    (
+        "mlx5_core 0000:5f:00.0: Port module event[error]: module 0, Cable error, High Temperature",
+        *("kernel.network", "critical", "check_hardware", "too hot"),
+    ),
+    (
+        "mlx5_core 0000:5f:00.0: Port module event[error]: module 1, Cable error, Bad or shorted cable/module",
+        *("kernel.network", "warning", "check_hardware", "cable"),
+    ),
+    (
+        "mlx5_core 0000:5f:00.0: poll_health:817:(pid 0): Fatal error 3 detected",
+        *("kernel.network", "critical", "check_hardware", "5F:00.0"),
+    ),
+    (
+        "mlx5_core 0000:5f:00.0: poll_health:801:(pid 0): device's health compromised - reached miss count",
+        *("kernel.network", "critical", "check_hardware", "5F:00.0"),
+    ),
 ]
 
 
@@ -442,6 +517,55 @@ def test_the_lines_of_one_sentence_are_its_evidence() -> None:
     assert "580.95.05" in str(check["evidence"])
     assert "570.86.10" in str(check["evidence"])
     assert bad("NVRM: API mismatch: the client has the version 1\\x0aNVRM: this kernel module has 2")
+
+
+FOLLOWS = (
+    "nvidia 0000:3b:00.0: probe with driver nvidia failed with error -1",
+    "NVRM: The NVIDIA probe routine failed for 1 device(s).",
+    "NVRM: GPU 0000:3b:00.0: RmInitAdapter failed! (0x61:0x56:1594)",
+    "NVRM: GPU 0000:3b:00.0: rm_init_adapter failed, device minor number 0",
+)
+
+
+@pytest.mark.parametrize(
+    "cause",
+    [
+        "nvidia 0000:3b:00.0: Direct firmware load for nvidia/595.71.05/gsp_tu10x.bin failed with error -2",
+        "NVRM: nvCheckOkFailedNoLog: Check failed: Out of memory [NV_ERR_NO_MEMORY] (0x51) returned from kgspCreateRadix3(x)",
+        f"{REFUSED}\nNVRM: installed in this system is not supported by the\nNVRM: NVIDIA 535.183.01 driver release.",
+        "NVRM: This PCI I/O region assigned to your NVIDIA device is invalid:\nNVRM: BAR0 is 0M @ 0x0 (PCI:0000:3b:00.0)",
+    ],
+)
+def test_a_cause_silences_what_follows_from_it(cause: str) -> None:
+    """Who reads "reseat the card" beside it opens a machine for nothing."""
+    assert len(bad(*FOLLOWS)) == 2
+    [check] = bad(*cause.split("\n"), *FOLLOWS)
+    assert "reseat" not in str(check["remedy"])
+
+
+def test_a_cause_of_one_card_silences_nothing_of_another() -> None:
+    cause = "nvidia 0000:af:00.0: Direct firmware load for nvidia/595.71.05/gsp_tu10x.bin failed with error -2"
+    assert len(bad(cause, *FOLLOWS)) == 3
+
+
+def test_a_card_that_is_kept_for_virtual_machines_is_told_and_no_fault() -> None:
+    lines = (
+        "NVRM: GPU 0000:3b:00.0 is already bound to vfio-pci.",
+        "NVRM: The NVIDIA probe routine was not called for 1 device(s).",
+    )
+    [check] = [check for check in judged(*lines) if check["id"] == "kernel.module"]
+    assert (check["status"], "kept for virtual machines" in str(check["reason"])) == ("pass", True)
+    assert len(bad(lines[1])) == 1
+
+
+def test_a_sentence_ends_where_another_line_comes_between() -> None:
+    first, *rest = (
+        REFUSED,
+        "NVRM: installed in this system is not supported by the",
+        "NVRM: NVIDIA 535.183.01 driver release.",
+    )
+    assert bad(first, rest[0], "usb 1-1: new device", rest[1]) == []
+    assert bad("NVRM: This is one sentence.", "NVRM: is not supported by", "NVRM: anybody.") == []
 
 
 def test_modules_are_judged_since_the_driver_was_loaded_last() -> None:
