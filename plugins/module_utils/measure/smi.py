@@ -139,6 +139,16 @@ class _Reader:
             return None
         return value
 
+    def words(self, *paths: str) -> Optional[str]:
+        """A word, or the words of an error where these are the value."""
+        path, value = self.found(*paths)
+        if value is None or is_not_applicable(value):
+            return None
+        if len(value) > _MOST_OF_A_VALUE:
+            self.refuse(path, value)
+            return None
+        return value
+
     def uuid(self, *paths: str) -> Optional[str]:
         """The identity of a card."""
         value = self.text(*paths)
@@ -338,6 +348,9 @@ def _escape(name: str) -> str:
 
 # Values of a card: key, how it is read (a method of _Reader), its paths in order of preference, newest first. See the table of changes
 # in the tests. A key with a dot lies inside a group.
+#: How the card came into its fabric, which is told in the words of an error where it did not (nvmlGpuFabricInfo_t, status): judged by its
+#: own check.
+_STATUS = "fabric/status"
 _VALUES: Tuple[Tuple[str, str, Tuple[str, ...]], ...] = (
     ("name", "text", ("product_name",)),
     ("brand", "text", ("product_brand",)),
@@ -366,7 +379,7 @@ _VALUES: Tuple[Tuple[str, str, Tuple[str, ...]], ...] = (
     ("clocks.application_sm_mhz", "integer", ("applications_clocks/graphics_clock",)),
     ("clocks.application_memory_mhz", "integer", ("applications_clocks/mem_clock",)),
     ("fabric.state", "text", ("fabric/state",)),
-    ("fabric.status", "text", ("fabric/status",)),
+    ("fabric.status", "words", (_STATUS,)),
     # The summary came last: 575.51 has only what it sums up.
     ("fabric.health", "text", ("fabric/health/summary",)),
     ("fabric.bandwidth", "text", ("fabric/health/bandwidth",)),
@@ -490,7 +503,7 @@ def _with_told_errors(read: _Reader, without: Tuple[str, ...] = ()) -> Dict[str,
             if element.tag == "error_string":
                 wrong = not is_not_applicable(text)
             else:
-                wrong = bool(_ERROR_TEXT.search(text)) and not of_no_state(path)
+                wrong = bool(_ERROR_TEXT.search(text)) and path != _STATUS and not of_no_state(path)
             if wrong:
                 errors.setdefault(path, text[:_MOST_OF_A_VALUE])
             inner = [child for child in element if child.tag != _USERS]

@@ -904,13 +904,16 @@ def _judge_fabric_state(gpu: Card) -> Check:
     if state is None and status is None:
         return checks.skipped("fabric.state", "the card is not part of an NVSwitch fabric", gpu=label(gpu))
     ok = state == "Completed" and status in (None, "Success")
+    told = ", ".join(value for value in (state, status) if value)
     return checks.judged(
         "fabric.state",
         ok,
         gpu=label(gpu),
-        measured=", ".join(value for value in (state, status) if value),
+        measured=told,
         expected="Completed, Success",
-        reason=None if ok else "the card is not connected to the NVSwitch fabric; CUDA will fail with error 802",
+        reason=None
+        if ok
+        else f"the card is not connected to the NVSwitch fabric ({told}); CUDA will fail with error 802",
         action="restart_service",
         remedy="start nvidia-fabricmanager of the same version as the driver, read its log; else reboot",
     )
@@ -983,6 +986,20 @@ def _judge_mig(gpu: Card, expected: Expected) -> List[Check]:
             )
         ]
     ok = wanted is None or bool(wanted) == current
+    if ok and current and not gpu["mig"]["devices"]:
+        return [
+            checks.failed(
+                "gpu.mig",
+                reason="the card is partitioned (MIG) and has no instance: CUDA sees no card there",
+                action="configure",
+                remedy=_for(
+                    gpu,
+                    "make instances ('nvidia-smi mig -i {index} -cgi PROFILES -C', or wish a mig_layout, which outlives boots), or "
+                    "switch it off: 'nvidia-smi -i {index} -mig 0'",
+                ),
+                **rest,
+            )
+        ]
     return [
         checks.judged(
             "gpu.mig",

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -174,6 +175,30 @@ def test_bad_memory_and_an_unready_fabric_are_found(parsed: Parsed, by_id: ById)
     assert checked["ecc.volatile_unc"]["measured"] == 4
     assert checked["ecc.sram_agg_unc"]["severity"] == "fatal"
     assert checked["fabric.state"]["action"] == "restart_service"
+
+
+def test_the_words_of_an_error_in_the_fabrics_status_are_its_value(document: Callable[[str], str], by_id: ById) -> None:
+    """NVML tells by one of its errors why a card did not come into its fabric; it could be read all the same."""
+    text, count = re.subn(
+        r"(<fabric>\s*<state>)[^<]*(</state>\s*<status>)[^<]*",
+        r"\1Completed\2Insufficient Resources",
+        document("h100_580.xml"),
+    )
+    assert count
+    checked = by_id(smi_judge.judge(smi.parse_xml(text), {}))
+    assert checked["gpu.readable"]["status"] == "pass"
+    assert (checked["fabric.state"]["status"], checked["fabric.state"]["action"]) == ("fail", "restart_service")
+    assert "Completed, Insufficient Resources" in str(checked["fabric.state"]["reason"])
+
+
+def test_a_card_that_is_partitioned_and_has_no_instance_computes_nothing(parsed: Parsed, by_id: ById) -> None:
+    data = parsed("mig_580.xml")
+    assert by_id(smi_judge.judge(data, {}))["gpu.mig"]["status"] == "pass"
+    data["gpus"][0]["mig"]["devices"] = []
+    check = by_id(smi_judge.judge(data, {}))["gpu.mig"]
+    assert (check["status"], "CUDA sees no card" in str(check["reason"])) == ("fail", True)
+    # Another mode is wished: that is the cause.
+    assert by_id(smi_judge.judge(data, {"mig": False}))["gpu.mig"]["reason"] == "partitioning (MIG) is on"
 
 
 def test_retired_pages_are_judged_on_a_volta(parsed: Parsed, by_id: ById) -> None:
