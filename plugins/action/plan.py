@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from ansible.errors import AnsibleActionFail
 
@@ -12,11 +12,14 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.actions import owne
 from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.node_action import NodeAction
 from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.node_session import NodeSession
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import COMPONENTS
-from ansible_collections.gpuwright.node.plugins.plugin_utils.health import drift
+from ansible_collections.gpuwright.node.plugins.plugin_utils.health import drift, judge_kernel_log
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import document
 from ansible_collections.gpuwright.node.plugins.plugin_utils.report import records
+from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
 
 if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
+    from ansible_collections.gpuwright.node.plugins.module_utils.measure.kernel_boots import Answer
     from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.node_action import Result, Variables
     from ansible_collections.gpuwright.node.plugins.plugin_utils.model.plan import Plan
 
@@ -37,6 +40,8 @@ class ActionModule(NodeAction):
         except Exception:
             look.save("facts", facts)  # that somebody sees what no plan came of
             raise
+        if look.verb == "doctor":
+            plan = self._with_log(plan, facts, task_vars or {})
         left = (facts["lock"] or {}).get("owner") or ""
         plan["owner"], plan["takes_over"] = owner.of_this_run(), left if owner.is_dead(left) else None
         status = look.verb == "status"
@@ -52,6 +57,13 @@ class ActionModule(NodeAction):
         if not stays and (not plan["components"] or not plan["ok"] or look.verb == "doctor"):
             look.save("hosts", records.ended_in_plan(plan))
         return self._answer(plan, alone="components" in self._task.args)
+
+    def _with_log(self, plan: Plan, facts: Facts, task_vars: Variables) -> Plan:
+        """The plan of a diagnosis with what the kernel log says, which only root may read, of the machine that runs."""
+        if plan["skipped"] or not facts["privileged"] or facts["root"] != "/":
+            return plan
+        answer = cast("Answer", self.on_node("kernel_log", {"boots": 0}, task_vars))
+        return document.with_checks(plan, judge_kernel_log.judge(answer, load_rules()), "doctor")
 
     def _only(self) -> list[str]:
         """The components that are planned alone; none where all are. Raises AnsibleActionFail for a name that is none."""

@@ -16,6 +16,7 @@ from ..wish import BadInput, Wish
 from . import expectations, taking
 
 if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Card, Facts
     from ansible_collections.gpuwright.node.plugins.module_utils.index import PackageInstall
 
@@ -120,9 +121,15 @@ def judged(plan: Plan, request: Request) -> Plan:
 
     Where something is about to be applied, a failed check is what the apply may mend; the proof after it decides.
     """
+    return with_checks(plan, (), request.verb)
+
+
+def with_checks(plan: Plan, found: Sequence[Check], verb: str) -> Plan:
+    """Add checks, and the verdict of all."""
+    plan["checks"] = [*plan["checks"], *found]
     passive = "skip" if plan["skipped"] else checking.verdict(plan["checks"])
     plan["verdict"] = passive if plan["ok"] else "fail"
-    ends_here = not plan["components"] or request.verb == "doctor"
+    ends_here = not plan["components"] or verb == "doctor"
     plan["why_not"] = (
         why_not(plan) if not plan["ok"] or (ends_here and plan["verdict"] not in ("pass", "skip")) else None
     )
