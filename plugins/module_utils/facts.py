@@ -128,6 +128,15 @@ class AvailableModules(TypedDict, total=False):
     """NVIDIA's module"""
 
 
+class KeptOut(TypedDict):
+    """Setting that keeps a module out."""
+
+    file: str
+    """File of modprobe, or /proc/cmdline"""
+    line: str
+    """The line, or the word of the kernel's command line"""
+
+
 class Initramfs(TypedDict):
     """Initramfs of the next kernel."""
 
@@ -143,8 +152,8 @@ class Initramfs(TypedDict):
     """Whether gpuwright's own file is inside, as it is on disk"""
 
 
-class Kernel(TypedDict):
-    """Kernels and NVIDIA's module for them."""
+class _Kernel(TypedDict):
+    """Kernels and NVIDIA's module for them: keys that are always there."""
 
     running: str | None
     """Release of the running kernel"""
@@ -166,6 +175,13 @@ class Kernel(TypedDict):
     """NVIDIA's module, or null, for each kernel that may boot by itself"""
     initramfs: Initramfs
     """Initramfs of the next kernel"""
+
+
+class Kernel(_Kernel, total=False):
+    """Kernels and NVIDIA's module for them."""
+
+    kept_out: list[KeptOut]
+    """What keeps NVIDIA's module from being loaded; absent where nothing does"""
 
 
 class PciLink(TypedDict):

@@ -236,6 +236,11 @@ facts:
           description: "NVIDIA's module, or null, for each kernel that may boot by itself."
           returned: always
           type: dict
+        kept_out:
+          description: "What keeps NVIDIA's module from being loaded; absent where nothing does."
+          returned: where it applies
+          type: list
+          elements: dict
         initramfs:
           description: "Initramfs of the next kernel."
           returned: always

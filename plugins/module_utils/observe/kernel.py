@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         AvailableModules,
         Initramfs,
         InitramfsTool,
+        KeptOut,
         Kernel,
         KernelModule,
         LoadedModule,
@@ -32,6 +33,13 @@ _COMPILER = re.compile(r"(gcc|clang)\S*(?:\s+version)?\s+(?:\([^()]*(?:\([^()]*\
 _BLACKLIST = re.compile(
     r"^[ \t]*(?:blacklist\s+nouveau|install\s+nouveau\s+/(?:usr/)?bin/(?:false|true))\b", re.MULTILINE
 )
+# Of the module itself: what keeps out one that needs it keeps no card from computing.
+_KEEPS_OUT = re.compile(
+    r"^[ \t]*(?:blacklist[ \t]+nvidia|alias[ \t]+nvidia[ \t]+off|install[ \t]+nvidia[ \t]+/(?:usr/)?bin/(?:false|true))(?=\s|$)",
+    re.MULTILINE,
+)
+_WORDS = ("module_blacklist=", "modprobe.blacklist=", "rd.driver.blacklist=")
+_MOST_KEPT_OUT, _LONGEST = 50, 300
 _LISTING_SECONDS = 60.0
 #: The file of the role nouveau_blacklist.
 OUR_BLACKLIST = "/etc/modprobe.d/gpuwright-nouveau.conf"
@@ -255,9 +263,25 @@ def initramfs(host: Host, release: str | None) -> Initramfs:
 
 def blacklists(host: Host) -> list[str]:
     """Names of the files that keep modprobe from loading nouveau by itself."""
-    places = ("/etc/modprobe.d", "/lib/modprobe.d", "/run/modprobe.d")
-    paths = [path for place in places for path in host.glob(place + "/*.conf")]
+    paths = [path for place in _MODPROBE for path in host.glob(place + "/*.conf")]
     return [os.path.basename(path) for path in paths if _BLACKLIST.search(host.read(path) or "")]
+
+
+_MODPROBE = ("/etc/modprobe.d", "/lib/modprobe.d", "/run/modprobe.d")
+
+
+def kept_out(host: Host) -> list[KeptOut]:
+    """What keeps NVIDIA's module from being loaded: lines of modprobe's files (modprobe.d(5)), and words of the kernel's command line."""
+    paths = sorted(path for place in _MODPROBE for path in host.glob(place + "/*.conf"))
+    found: list[KeptOut] = [
+        {"file": path, "line": " ".join(match.group(0).split())[:_LONGEST]}
+        for path in paths
+        for match in _KEEPS_OUT.finditer(host.read(path) or "")
+    ]
+    words = (host.line("/proc/cmdline") or "").split()
+    of_boot = [word for word in words if word.startswith(_WORDS) and "nvidia" in word.partition("=")[2].split(",")]
+    found += [{"file": "/proc/cmdline", "line": word[:_LONGEST]} for word in of_boot]
+    return found[:_MOST_KEPT_OUT]
 
 
 def look_inside(host: Host, seen: Initramfs) -> None:
@@ -291,7 +315,8 @@ def observe(host: Host) -> Kernel:
     release, source = next_kernel(host, now, present)
     built_with = _built_with(host, release, now)
     there = available(host, release)
-    return {
+    kept = kept_out(host)
+    seen: Kernel = {
         "running": now,
         "next": release,
         "next_source": source,
@@ -303,3 +328,4 @@ def observe(host: Host) -> Kernel:
         "may_boot": may_boot(host, release, there),
         "initramfs": initramfs(host, release),
     }
+    return {**seen, "kept_out": kept} if kept else seen

@@ -17,7 +17,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.measure import fabr
 from ansible_collections.gpuwright.node.plugins.module_utils.measure.node_judge import Expected
 
 from ..components import COMPONENTS
-from ..components.nvidia_driver import secure_boot, version_hold
+from ..components.nvidia_driver import kept_out, secure_boot, version_hold
 from ..components.view import UP, View, unknown
 from ..rules import hosts
 from . import judge_datacentre, judge_hosts
@@ -117,6 +117,9 @@ def _why_not_loaded(view: View, loaded: Mapping[str, LoadedModule]) -> dict[str,
             "action": "reboot",
             "remedy": f"{UP}, which blacklists nouveau, and reboot",
         }
+    kept = view.get("kernel.kept_out")
+    if kept:
+        return kept_out.told(kept)
     available = view.get("kernel.available.nvidia")
     same = view.get("kernel.next") == view.get("kernel.running")
     if available and not same:

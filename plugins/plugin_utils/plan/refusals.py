@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ..components import COMPONENTS, Context, nvidia_driver
 from ..components.base import not_known
-from ..components.nvidia_driver import exchange, fabric, kernels, rollback, secure_boot, signed_modules
+from ..components.nvidia_driver import exchange, fabric, kept_out, kernels, rollback, secure_boot, signed_modules
 from ..model import index_answer, sections
 from ..rules import hosts
 from . import availability, python_query, security_floors, space, taking, use, users
@@ -85,7 +85,15 @@ def of_plan(
     refusals += kernels.refusals(plan["install"], context)
     refusals += [] if drafted.state else _of_fabric(context, index)
     refusals += [] if request.applied is not None or request.begun is not None else use.refusals(plan, context)
-    return refusals + _of_secure_boot(plan, context, request)
+    return refusals + _of_kept_out(plan, context) + _of_secure_boot(plan, context, request)
+
+
+def _of_kept_out(plan: Plan, context: Context) -> list[Refusal]:
+    """A driver of which somebody has set that nobody can load it: it would be installed, and a boot would change nothing."""
+    kept = kept_out.for_good(context.facts)
+    if not kept or nvidia_driver.NAME not in plan["components"] or not nvidia_driver.load_needed(context):
+        return []
+    return [refusal("driver-kept-out", f"the module nvidia is kept out: {kept_out.named(kept)}", kept_out.remedy(kept))]
 
 
 def _causes(problems: Sequence[IndexProblem]) -> list[IndexProblem]:

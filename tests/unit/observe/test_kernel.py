@@ -425,3 +425,33 @@ def test_a_signed_module_without_modinfo_has_an_unknown_signer(tree: Tree) -> No
     host = tree.host()
     assert kernel.available(host, NEW)["nvidia"]["signer"] is None
     assert "kernel.available.nvidia.signer" in host.unknown_facts
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "line"),
+    [
+        (
+            "/etc/modprobe.d/blacklist-nvidia.conf",
+            "# a switch\nalias  nvidia off\nalias nvidia-drm off\n",
+            "alias nvidia off",
+        ),
+        ("/lib/modprobe.d/x.conf", "  blacklist nvidia\n", "blacklist nvidia"),
+        ("/etc/modprobe.d/y.conf", "install nvidia /bin/false\n", "install nvidia /bin/false"),
+        ("/proc/cmdline", "ro quiet module_blacklist=nouveau,nvidia splash\n", "module_blacklist=nouveau,nvidia"),
+        ("/proc/cmdline", "ro modprobe.blacklist=nvidia\n", "modprobe.blacklist=nvidia"),
+    ],
+)
+def test_what_keeps_the_module_out_is_told_with_its_file(tree: Tree, path: str, text: str, line: str) -> None:
+    tree.file(path, text)
+    assert kernel.kept_out(tree.host()) == [{"file": path, "line": line}]
+
+
+def test_what_leaves_the_module_alone_is_not_told(tree: Tree) -> None:
+    tree.file(
+        "/etc/modprobe.d/nvidia.conf",
+        "blacklist nouveau\nalias nvidia nvidia-current\nblacklist nvidia-drm\n#blacklist nvidia\noptions nvidia NVreg_x=1\n"
+        "install nvidia /sbin/modprobe -i nvidia-current $CMDLINE_OPTS\n",
+    )
+    tree.file("/proc/cmdline", "modprobe.blacklist=nouveau nvidia-drm.modeset=1 quiet\n")
+    assert kernel.kept_out(tree.host()) == []
+    assert "kept_out" not in kernel.observe(tree.host())

@@ -1,0 +1,43 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What somebody set that keeps NVIDIA's module from being loaded: a switch of hybrid graphics, a rescue line of a black screen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts, KeptOut
+
+_CMDLINE = "/proc/cmdline"
+_REMEDY = (
+    "take it out{where}; a switch of hybrid graphics (prime-select, envycontrol) writes such lines, and takes them back by its own command."
+    " Then make the initramfs again (update-initramfs -u, or dracut --force) and reboot"
+)
+
+
+def told(kept: Sequence[KeptOut]) -> dict[str, str]:
+    """The reason, the action and the remedy of a check."""
+    return {"reason": f"the module is kept out: {named(kept)}", "action": "configure", "remedy": remedy(kept)}
+
+
+def named(kept: Sequence[KeptOut]) -> str:
+    """Each line with its file."""
+    return "; ".join(f"{each['file']}: {each['line']}" for each in kept)
+
+
+def remedy(kept: Sequence[KeptOut]) -> str:
+    """What a person does."""
+    of_boot = any(each["file"] == _CMDLINE for each in kept)
+    return _REMEDY.format(where=" (of the command line: in /etc/default/grub, then update-grub)" if of_boot else "")
+
+
+def for_good(facts: Facts) -> list[KeptOut]:
+    """Those by which nobody can load it, not by its name either: a blacklist keeps it from being loaded by itself alone."""
+    kept = facts["kernel"].get("kept_out", ())
+    return [
+        each
+        for each in kept
+        if not each["line"].startswith(("blacklist ", "modprobe.blacklist=", "rd.driver.blacklist="))
+    ]
