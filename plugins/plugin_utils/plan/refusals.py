@@ -85,7 +85,8 @@ def of_plan(
     refusals += kernels.refusals(plan["install"], context)
     refusals += [] if drafted.state else _of_fabric(context, index)
     refusals += [] if request.applied is not None or request.begun is not None else use.refusals(plan, context)
-    return refusals + _of_kept_out(plan, context) + _of_secure_boot(plan, context, request)
+    refusals += [] if drafted.state else _of_kept_out(plan, context)
+    return refusals + _of_secure_boot(plan, context, request)
 
 
 def _of_kept_out(plan: Plan, context: Context) -> list[Refusal]:

@@ -14,9 +14,9 @@ from tests.unit.plan.test_planner import plan
 FILE = "/etc/modprobe.d/blacklist-nvidia.conf"
 
 
-def node(line: str, *, loaded: bool = False) -> Any:
+def node(line: str, *, file: str = FILE, loaded: bool = False) -> Any:
     facts = nodes.provisioned()
-    facts["kernel"]["kept_out"] = [{"file": FILE, "line": line}]
+    facts["kernel"]["kept_out"] = [{"file": file, "line": line}]
     if not loaded:
         facts["kernel"]["loaded"], facts["driver"]["loaded_version"] = {}, None
     return facts
@@ -35,7 +35,7 @@ def test_the_doctor_names_the_file_and_not_a_reboot() -> None:
     assert loading(node("blacklist nvidia", loaded=True))["status"] == "pass"
 
 
-@pytest.mark.parametrize("line", ["alias nvidia off", "install nvidia /bin/false", "module_blacklist=nvidia"])
+@pytest.mark.parametrize("line", ["alias nvidia off", "install nvidia /bin/false"])
 def test_a_module_that_nobody_can_load_is_refused_before_any_change(line: str) -> None:
     made = plan(node(line), Wish.from_variables({"gpuwright_want": ["driver"]}))
     (refusal,) = made["refusals"]
@@ -44,4 +44,13 @@ def test_a_module_that_nobody_can_load_is_refused_before_any_change(line: str) -
 
 @pytest.mark.parametrize("facts", [node("blacklist nvidia"), node("alias nvidia off", loaded=True)])
 def test_one_that_can_be_loaded_by_its_name_or_is_loaded_is_planned(facts: Any) -> None:
+    assert plan(facts, Wish.from_variables({"gpuwright_want": ["driver"]}))["refusals"] == []
+
+
+def test_who_rescued_a_screen_by_the_command_line_may_mend_the_driver() -> None:
+    """docs/rescue.md: the word is of that boot alone."""
+    facts = node("module_blacklist=nvidia,nvidia_drm", file="/proc/cmdline")
+    check = loading(facts)
+    assert "/proc/cmdline: module_blacklist=nvidia,nvidia_drm" in check["reason"]
+    assert "/etc/default/grub" in check["remedy"]
     assert plan(facts, Wish.from_variables({"gpuwright_want": ["driver"]}))["refusals"] == []

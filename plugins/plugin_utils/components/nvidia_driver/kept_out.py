@@ -30,14 +30,16 @@ def named(kept: Sequence[KeptOut]) -> str:
 def remedy(kept: Sequence[KeptOut]) -> str:
     """What a person does."""
     of_boot = any(each["file"] == _CMDLINE for each in kept)
-    return _REMEDY.format(where=" (of the command line: in /etc/default/grub, then update-grub)" if of_boot else "")
+    return _REMEDY.format(
+        where=" (of the command line: what was typed in the boot menu is gone with the next boot, else /etc/default/grub has it)"
+        if of_boot
+        else ""
+    )
 
 
 def for_good(facts: Facts) -> list[KeptOut]:
-    """Those by which nobody can load it, not by its name either: a blacklist keeps it from being loaded by itself alone."""
+    """Those by which nobody can load it, not by its name either, after the next boot too. A blacklist keeps it from being loaded by itself
+    alone; a word of the command line may be of this boot alone, as it is after a rescue (docs/rescue.md).
+    """
     kept = facts["kernel"].get("kept_out", ())
-    return [
-        each
-        for each in kept
-        if not each["line"].startswith(("blacklist ", "modprobe.blacklist=", "rd.driver.blacklist="))
-    ]
+    return [each for each in kept if each["file"] != _CMDLINE and not each["line"].startswith("blacklist ")]
