@@ -28,6 +28,7 @@ EXCEPT: Mapping[str, str] = {
     "/var/lib/wtmpdb": "the newer form of wtmp",
     "/var/lib/lastlog": "the newer form of lastlog",
     "/var/lib/systemd/timers": "systemd's own clockwork goes off when it likes",
+    "/usr/lib/gpuwright-sim": "the simulation's own programs, which Python compiles where they lie",
 }
 
 #: Directories in which something may have been made and removed again: their content counts, their own time does not.
