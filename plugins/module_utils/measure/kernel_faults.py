@@ -90,8 +90,7 @@ _PATTERNS: Tuple[Tuple[str, str], ...] = (
     ("adapter_power", _ADAPTER + r"mlx5_pcie_event:.{0,60}Detected insufficient power on the PCIe slot"),
     ("adapter_heat", _ADAPTER + r"Port module event\[error\]: .{0,80}High Temperature"),
     ("adapter_cable", _ADAPTER + r"Port module event\[error\]: "),
-    ("adapter_fatal", _ADAPTER + r"(?:\w{1,40}:.{0,40}Fatal error [0-9]|mlx5_health_poll: device's health compromised)"),
-    ("adapter_fatal", _ADAPTER + r"(?:\w{1,40}:.{0,40})?device's health compromised"),
+    ("adapter_fatal", _ADAPTER + r"(?:\w{1,40}:.{0,40})?(?:Fatal error [0-9]|device's health compromised)"),
     ("read_only", r"\S{1,16} \(" + _DISK + r"\): Remounting filesystem read-only"),
     ("read_only", r"XFS \(" + _DISK + r"\): Filesystem has been shut down"),
     ("read_only", r"BTRFS \w{1,12} \(device " + _DISK + r"[^)]{0,40}\): forced readonly"),
@@ -267,6 +266,8 @@ class _Reader:
             known["count"] += fault["count"]
             known["message"] = fault["message"]
             del self.found[name, ""]
+            self._while_loading.pop((name, ""), None)
+            self._while_loading[name, subject] = known
             return
         for rows in (self.found, self._while_loading):
             if rows.get((name, "")) is fault:

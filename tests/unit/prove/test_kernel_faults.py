@@ -548,6 +548,15 @@ def test_a_cause_of_one_card_silences_nothing_of_another() -> None:
     assert len(bad(cause, *FOLLOWS)) == 3
 
 
+def test_a_card_that_is_told_again_while_the_driver_loads_is_not_past_after_that() -> None:
+    said = (
+        "NVRM: This PCI I/O region assigned to your NVIDIA device is invalid:",
+        "NVRM: BAR0 is 0M @ 0x0 (PCI:0000:3b:00.0)",
+    )
+    [check] = bad(*said, BEGINS, *said, LOADED)
+    assert (check["gpu"], check["measured"]) == (CARD, 2)
+
+
 def test_a_card_that_is_kept_for_virtual_machines_is_told_and_no_fault() -> None:
     lines = (
         "NVRM: GPU 0000:3b:00.0 is already bound to vfio-pci.",
