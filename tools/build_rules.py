@@ -26,8 +26,10 @@ TARGET = ROOT / "plugins" / "plugin_utils" / "rules" / "rules.json"
 SIZING = ROOT / "src" / "gpuwright" / "sizing" / "sizing.json"
 
 # What people and tools read in the tables and no answer is made of: which columns of a row a source confirmed, and where a table is not
-# what the Python index says. Every host of a run reads the rules.
-NOT_SHIPPED = frozenset(("confirmed_fields", "exceptions"))
+# what the Python index says; nor is the row of a card cited. Every host of a run reads the rules.
+NOT_SHIPPED = frozenset(("confirmed_fields", "exceptions", "partner_releases"))
+# A whole table of that kind: what guides say, and which table has what is right.
+READ_ALONE = frozenset(("traps",))
 # What sizing needs of a card's row in gpus.yaml.
 CARD = ("name", "architecture", "class", "form", "memory_gb", "bandwidth_gbs", "tdp_w", "nvlink_gbs")
 # What a proof under load holds a card against, of its row in sizing/cards.yaml.
@@ -48,12 +50,14 @@ def shipped(value: Any) -> Any:
 
 def build(compat: Path = COMPAT) -> dict[str, Any]:
     """Read every table and return the rules with their date and digest."""
-    tables = {path.stem: _read(path) for path in sorted(compat.glob("*.yaml"))}
+    tables = {path.stem: _read(path) for path in sorted(compat.glob("*.yaml")) if path.stem not in READ_ALONE}
     cards = compat / "sizing" / "cards.yaml"
     if cards.exists():
         read = _read(cards)
         rows = [{key: row[key] for key in FIGURES if key in row} for row in read["rows"]]
         tables["figures"] = {"updated": read["updated"], "rows": rows}
+    for row in tables.get("gpus", {"rows": ()})["rows"]:
+        del row["source"]
     return _packed(tables)
 
 

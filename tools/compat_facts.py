@@ -88,6 +88,7 @@ def pytorch(index: Index, tables: Tables, done: Progress) -> list[Facts]:
         Facts("pytorch", "releases", ("version",), rows, hints=_newest_partners(index, rows)),
         Facts("pytorch", "variants", ("release", "variant"), variants, complete=False),
         Facts("pytorch", "partner_pythons", ("package", "version"), _partner_pythons(index, ours, releases)),
+        Facts("pytorch", "partner_releases", ("package",), _partner_releases(index, ours)),
     ]
 
 
@@ -129,6 +130,16 @@ def _newest_partners(index: Index, rows: Iterable[Key]) -> dict[Key, Row]:
         if standing:
             newest[name] = str(max(standing))
     return dict.fromkeys(rows, newest)
+
+
+def _partner_releases(index: Index, ours: Rows) -> dict[Key, Row]:
+    """Every release of each partner that stands, since that of the first torch of the table."""
+    found: dict[Key, Row] = {}
+    for name in ("torchaudio", "torchvision"):
+        oldest = min((Version(row[name]) for row in ours if row[name]), default=Version("0"))
+        releases = releases_of(index.files(name), oldest)
+        found[name,] = {"releases": [str(version) for version, files in releases.items() if not _yanked(files)]}
+    return found
 
 
 def _partner_pythons(index: Index, ours: Rows, torches: Releases) -> dict[Key, Row]:
@@ -377,6 +388,52 @@ def dali(index: Index, tables: Tables, _done: Progress) -> list[Facts]:
     return [Facts("libraries", "dali", ("version",), rows)]
 
 
+# The C library ---------------------------------------------------------------------------------------------
+
+#: The packages whose tags are read, each with the table of its releases and the first of them that is looked at.
+TAGGED = {
+    "vllm": ("vllm", ""),
+    "onnxruntime-gpu": ("onnxruntime", ""),
+    "onnxruntime": ("onnxruntime", ""),
+    "tensorflow": ("tensorflow", ""),
+    # On PyTorch's own index older wheels have other tags than here.
+    "torch": ("pytorch", "2.7.0"),
+}
+_OLD_TAGS = {"manylinux1": "2.5", "manylinux2010": "2.12", "manylinux2014": "2.17"}
+
+
+def glibc(index: Index, tables: Tables, _done: Progress) -> list[Facts]:
+    """The C library that wheels are made for, of each package as spans of releases that need the same."""
+    rows: dict[Key, Row] = {}
+    for package, (table, first) in TAGGED.items():
+        known = {row["version"] for row in tables[table]["releases"]}
+        files = releases_of(index.files(package), Version(first or min(known, key=Version)))
+        start, last = "", ""
+        needs: dict[str, str] = {}
+        for version, wheels in files.items():
+            if str(version) not in known or version.is_postrelease:
+                continue
+            needed = _glibc(wheels)
+            if needed != needs:
+                start, needs = str(version), needed
+            last = str(version)
+            rows[package, start] = {"to_version": last, "needs": needs}
+    return [Facts("frameworks", "glibc", ("package", "from_version"), rows)]
+
+
+def _glibc(wheels: Iterable[File]) -> dict[str, str]:
+    """The lowest C library that a release has a wheel for, by architecture."""
+    found: dict[str, str] = {}
+    for each in wheels:
+        for tag in each.tags:
+            arch = next((each for each in ARCHES if tag.platform.endswith(f"_{each}")), "")
+            name = tag.platform.removesuffix(f"_{arch}")
+            if arch and name.startswith("manylinux"):
+                version = _OLD_TAGS.get(name) or name.removeprefix("manylinux_").replace("_", ".")
+                found[arch] = min(version, found.get(arch, version), key=Version)
+    return dict(sorted(found.items(), reverse=True))
+
+
 READERS: tuple[Callable[[Index, Tables, Progress], list[Facts]], ...] = (
     pytorch,
     tensorflow,
@@ -389,6 +446,7 @@ READERS: tuple[Callable[[Index, Tables, Progress], list[Facts]], ...] = (
     nccl,
     tensorrt,
     dali,
+    glibc,
 )
 
 

@@ -41,6 +41,8 @@ TEMPLATES: dict[str, Row] = {
         "cudnn": None,
         "nccl": None,
     },
+    "pytorch.partner_releases": {"package": None, "releases": []},
+    "frameworks.glibc": {"package": None, "from_version": None, "to_version": None, "needs": {}},
     "pytorch.partner_pythons": {"package": None, "version": None, "python": []},
     "tensorflow.releases": {
         "version": None,
@@ -169,7 +171,7 @@ def same(one: Any, other: Any) -> bool:
 
 def _exceptions(content: dict[str, Any], table: str) -> set[tuple[str, str | None]]:
     rows = [row for row in content.get("exceptions", []) if row["table"] == table]
-    return {(key, row["field"]) for row in rows for key in row["keys"]}
+    return {(row["key"], row["field"]) for row in rows}
 
 
 # writing ---------------------------------------------------------------------------------------------------
@@ -300,7 +302,7 @@ def _value(value: Any) -> str:
     if isinstance(value, list):
         return "[" + ", ".join(_value(each) for each in value) + "]"
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{name}: {_value(each)}" for name, each in value.items()) + "}"
+        return "{" + ", ".join(f"{_value(name)}: {_value(each)}" for name, each in value.items()) + "}"
     if not isinstance(value, str):
         return str(value)
     # Plain only where YAML reads the same text again: `no`, 1.10 and 2026-11-20 are none.

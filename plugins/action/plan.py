@@ -13,9 +13,11 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.node_action
 from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.node_session import NodeSession
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import COMPONENTS
 from ansible_collections.gpuwright.node.plugins.plugin_utils.health import drift, judge_kernel_log
+from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import BadInput
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import document
 from ansible_collections.gpuwright.node.plugins.plugin_utils.report import records
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import settings
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
@@ -32,9 +34,16 @@ class ActionModule(NodeAction):
     def run(self, tmp: str | None = None, task_vars: Variables | None = None) -> Result:
         """Look at the node, plan, and keep both for the run's report."""
         super().run(tmp, task_vars)
+        if "components" in self._task.args:
+            self._refuse_misspelt(task_vars or {})
         look = NodeSession(self, task_vars or {})
         only = self._only()
         facts = look.facts(only)
+        lock = facts["lock"] or {}
+        left = lock.get("owner") or ""
+        dead = owner.is_dead(left)
+        if dead:
+            lock["living"] = False  # the node cannot see that
         try:
             plan = look.plan(facts, only=only)
         except Exception:
@@ -42,8 +51,7 @@ class ActionModule(NodeAction):
             raise
         if look.verb == "doctor":
             plan = self._with_log(plan, facts, task_vars or {})
-        left = (facts["lock"] or {}).get("owner") or ""
-        plan["owner"], plan["takes_over"] = owner.of_this_run(), left if owner.is_dead(left) else None
+        plan["owner"], plan["takes_over"] = owner.of_this_run(), left if dead else None
         status = look.verb == "status"
         if status:
             plan["status"] = drift.status(facts, plan)
@@ -64,6 +72,13 @@ class ActionModule(NodeAction):
             return plan
         answer = cast("Answer", self.on_node("kernel_log", {"boots": 0}, task_vars))
         return document.with_checks(plan, judge_kernel_log.judge(answer, load_rules()), "doctor")
+
+    def _refuse_misspelt(self, task_vars: Variables) -> None:
+        """Where a role is used alone no play of ours read the variables before. Raises AnsibleActionFail for one that is misspelt."""
+        try:
+            settings.refuse_misspelt(task_vars, self._task.args["components"] or ())
+        except BadInput as error:
+            raise AnsibleActionFail(" ".join([f"{error.message}.", *error.suggestions])) from None
 
     def _only(self) -> list[str]:
         """The components that are planned alone; none where all are. Raises AnsibleActionFail for a name that is none."""

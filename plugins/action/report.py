@@ -101,15 +101,18 @@ class ActionModule(ActionBase):
 
     def _close(self, arguments: Variables, variables: Variables) -> Result:
         run_dir = self._run_dir(arguments, variables)
-        waiting = self._waiting(run_dir, variables)
+        verb = arguments.get("verb") or self._variable("gpuwright_verb", variables)
+        to_come = self._to_come(run_dir, verb)
+        waiting = [] if self._task.check_mode or verb == "validate" else to_come
         made = report.aggregate(
             run_dir,
-            verb=arguments.get("verb") or self._variable("gpuwright_verb", variables),
+            verb=verb,
             unreachable=arguments.get("unreachable") or {},
             failed=arguments.get("failed") or {},
             not_reached=arguments.get("not_reached") or waiting,
+            ended=None if to_come else "done",
         )
-        if self._variable("gpuwright_verb", variables) == "status":
+        if verb == "status":
             Display().display(fleet.text(report.read_plans(run_dir)))
         names = {"report": "report.json", "html": "report.html", "junit": "junit.xml"}
         paths = {key: str(run_dir / name) for key, name in names.items()}
@@ -118,12 +121,18 @@ class ActionModule(ActionBase):
             "counts": made["counts"],
             "run_dir": str(run_dir),
             "waiting": waiting,
+            "ended": not to_come,
             **paths,
         }
 
-    def _waiting(self, run_dir: Path, variables: Variables) -> list[str]:
-        """In a run that applies: the hosts that it has not come to. A plan is all that any other run wants of a host."""
-        applies = self._variable("gpuwright_verb", variables) in (None, *APPLYING) and not self._task.check_mode
+    def _to_come(self, run_dir: Path, verb: str | None) -> list[str]:
+        """The hosts that the run has more to do on than it has done; a plan is all that most want of a host.
+
+        Where a verb that applies is in check mode, it asks next whether to apply.
+        """
+        if verb == "validate":
+            return [] if self._task.check_mode else report.unproven(run_dir)
+        applies = verb in APPLYING or (verb is None and not self._task.check_mode)
         return report.waiting(run_dir) if applies else []
 
     def _run_dir(self, arguments: Variables, variables: Variables) -> Path:

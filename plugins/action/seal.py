@@ -14,6 +14,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.base import checks 
 from ansible_collections.gpuwright.node.plugins.plugin_utils import gate
 from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.node_action import NodeAction
 from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.node_session import NodeSession
+from ansible_collections.gpuwright.node.plugins.plugin_utils.health import causes
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import (
     document,
     measurements,
@@ -25,6 +26,7 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import (
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import Draft
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.finish import finish
 from ansible_collections.gpuwright.node.plugins.plugin_utils.report import records, resume
+from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
@@ -75,7 +77,7 @@ class ActionModule(NodeAction):
         return {"changed": False, "sealed": sorted(seals), "measure": measure}
 
     def _give_back(self, look: NodeSession) -> Result:
-        look.keep({"state": "released", "owner": self._plan(look)["owner"], "failed": True})
+        look.keep({"state": "interrupted", "owner": self._plan(look)["owner"], "failed": True})
         return {"changed": False}
 
     @staticmethod
@@ -157,7 +159,7 @@ class ActionModule(NodeAction):
         plan = cast("Plan | None", look.saved("sealed") if back or failure is None else None) or self._plan(look)
         if look.verb == "validate":  # the rest of its plan is what `up` would do
             plan["changes"] = [change for change in plan["changes"] if change["component"] == "validate"]
-        checks = list(arguments.get("checks") or ())
+        checks = causes.told(list(arguments.get("checks") or ()), load_rules())
         verdict = "fail" if failure else checking.verdict(checks)
         pending = bool(arguments.get("reboot_pending"))
         record = records.applied(plan, verdict, checks, failure, reboot=pending)

@@ -28,7 +28,10 @@ DefaultKind = Literal["alternatives", "link", "other"]
 ToolkitState = Literal["begun", "staged", "done"]
 ArchivedLibrary = Literal["cudnn", "nccl", "tensorrt"]
 ArchiveState = Literal["begun", "done"]
+DockerElsewhere = Literal["snap", "desktop"]
 DockerOriginal = Literal["file", "none"]
+KubernetesName = Literal["k3s", "rke2"]
+CgroupDriver = Literal["systemd", "cgroupfs"]
 EngineInUse = Literal["docker", "containerd", "kubernetes", "podman"]
 MetricsOf = Literal["gpu", "node", "metrics"]
 FirewallName = Literal["ufw", "firewalld"]
@@ -80,8 +83,6 @@ class Boot(TypedDict):
 
     id: str | None
     """Id of this boot"""
-    efi: bool
-    """Whether it was booted by EFI"""
     secure_boot: bool | None
     """Whether Secure Boot is enforced"""
     signing_key: SigningKey | None
@@ -184,19 +185,6 @@ class Kernel(_Kernel, total=False):
     """What keeps NVIDIA's module from being loaded; absent where nothing does"""
 
 
-class PciLink(TypedDict):
-    """PCI Express link."""
-
-    speed_gts: float | None
-    """Speed now (GT/s)"""
-    max_speed_gts: float | None
-    """Highest speed (GT/s)"""
-    width: int | None
-    """Lanes now"""
-    max_width: int | None
-    """Most lanes"""
-
-
 PciGpu = TypedDict(
     "PciGpu",
     {
@@ -206,18 +194,12 @@ PciGpu = TypedDict(
         "vendor": "str | None",
         # PCI device id
         "device": "str | None",
-        # A PCI id
-        "subsystem": "str | None",
         # PCI class
         "class": "str | None",
         # PCI revision
         "revision": "str | None",
         # Kernel driver that is bound to it
         "driver": "str | None",
-        # NUMA node
-        "numa_node": "int | None",
-        # PCI Express link
-        "link": "PciLink",
     },
 )
 """NVIDIA card on the PCI bus."""
@@ -260,6 +242,15 @@ class ReservedGpu(TypedDict):
     """Kernel driver that holds it"""
 
 
+class Peers(TypedDict):
+    """What is between the cards; absent where there are no two."""
+
+    redirecting: list[str]
+    """Bridges above the cards that redirect what these say to each other (ACS)"""
+    iommu: list[str]
+    """How the IOMMU treats the cards (identity, DMA, DMA-FQ); nothing where it is off"""
+
+
 class VirtualGpu(TypedDict):
     """Virtual GPU."""
 
@@ -267,12 +258,10 @@ class VirtualGpu(TypedDict):
     """PCI address"""
     host_driver: str | None
     """Version of the hypervisor's driver"""
-    host_branch: str | None
-    """Branch of the hypervisor's driver"""
 
 
-class Pci(TypedDict):
-    """PCI devices."""
+class _Pci(TypedDict):
+    """PCI devices: keys that are always there."""
 
     gpus: list[PciGpu]
     """NVIDIA cards that this system drives"""
@@ -292,15 +281,11 @@ class Pci(TypedDict):
     """Those of the cards that are virtual GPUs"""
 
 
-class Screen(TypedDict):
-    """Screen on an NVIDIA card."""
+class Pci(_Pci, total=False):
+    """PCI devices."""
 
-    card: str | None
-    """DRM device"""
-    connector: str
-    """Connector"""
-    bus_id: str
-    """PCI address of the card"""
+    peers: Peers
+    """What is between the cards; absent where there are no two"""
 
 
 class Display(TypedDict):
@@ -308,8 +293,32 @@ class Display(TypedDict):
 
     desktop: bool
     """Whether a desktop is installed"""
-    nvidia_screens: list[Screen]
-    """Screens on NVIDIA cards"""
+    nvidia_screens: list[str]
+    """PCI addresses of the NVIDIA cards that drive a screen"""
+
+
+class FoundLibrary(TypedDict):
+    """Library that the loader finds."""
+
+    path: str
+    """Where it is found"""
+    file: str
+    """File that this leads to"""
+    version: str | None
+    """Version in the name of the file"""
+
+
+class DeviceNode(TypedDict):
+    """Device node."""
+
+    path: str
+    """Path"""
+    mode: int
+    """Permissions"""
+    group: int
+    """Id of its group"""
+    device: bool
+    """Whether it is a character device"""
 
 
 class DriverImage(TypedDict):
@@ -389,6 +398,12 @@ class _Driver(TypedDict):
 class Driver(_Driver, total=False):
     """NVIDIA driver."""
 
+    loader: list[FoundLibrary]
+    """Each libcuda.so.1 that a program may get, in the order in which the loader takes them; absent without a driver"""
+    nodes: list[DeviceNode]
+    """Device nodes that CUDA opens; absent without a driver"""
+    makes_nodes: bool
+    """Whether nvidia-modprobe makes device nodes for programs of users, and loads nvidia-uvm; absent without a driver"""
     strays: list[str]
     """Libraries of another build, which an interrupted package manager left and no package has"""
 
@@ -434,8 +449,6 @@ class CardClocks(TypedDict):
     """Clock of the multiprocessors (MHz)"""
     sm_max_mhz: int | None
     """Highest clock of the multiprocessors (MHz)"""
-    memory_mhz: int | None
-    """Clock of the memory (MHz)"""
     memory_max_mhz: int | None
     """Highest clock of the memory (MHz)"""
     application_sm_mhz: int | None
@@ -484,10 +497,6 @@ class CardFabric(TypedDict):
     """Incorrect configuration"""
     partition_assigned: str | None
     """Whether a partition is assigned"""
-    clique_id: str | None
-    """Id of the clique"""
-    cluster_uuid: str | None
-    """UUID of the cluster"""
     other: str | None
     """Further words about the health"""
 
@@ -507,18 +516,12 @@ class CardEcc(TypedDict):
     """Whether a repair of a TPC waits for a reset"""
     unrepairable_memory: bool | None
     """Whether memory cannot be repaired"""
-    volatile_sram_uncorrected: int | None
-    """Uncorrected errors of the SRAM since the last boot"""
     volatile_uncorrected: int | None
     """Uncorrected errors since the last boot"""
     volatile_corrected: int | None
     """Corrected errors since the last boot"""
     aggregate_sram_uncorrected: int | None
     """Uncorrected errors of the SRAM since delivery"""
-    aggregate_uncorrected: int | None
-    """Uncorrected errors since delivery"""
-    aggregate_corrected: int | None
-    """Corrected errors since delivery"""
 
 
 class CardMig(TypedDict):
@@ -546,8 +549,6 @@ class RetiredPages(TypedDict, total=False):
 class RemappedRows(TypedDict, total=False):
     """Remapped rows of memory (Ampere and newer)."""
 
-    correctable: int | None
-    """Rows remapped for correctable errors"""
     uncorrectable: int | None
     """Rows remapped for uncorrectable errors"""
     pending: bool | None
@@ -567,10 +568,6 @@ class Process(TypedDict):
     """C for compute, G for graphics"""
     name: str | None
     """Name of the program"""
-    memory_mib: int | None
-    """Memory in use (MiB)"""
-    gpu_instance: int | None
-    """MIG instance"""
 
 
 class Card(TypedDict):
@@ -582,10 +579,6 @@ class Card(TypedDict):
     """Number of the device file"""
     memory_total_mib: int | None
     """Memory (MiB)"""
-    memory_used_mib: int | None
-    """Memory in use (MiB)"""
-    memory_reserved_mib: int | None
-    """Memory that the driver reserves (MiB)"""
     utilization_percent: int | None
     """Utilization of the card (percent)"""
     fan_percent: int | None
@@ -821,8 +814,8 @@ class DockerAdded(TypedDict):
     """Whether the file as it was can be put back, or there was none; null where others changed it since"""
 
 
-class Docker(TypedDict):
-    """Docker."""
+class _Docker(TypedDict):
+    """Docker: keys that are always there."""
 
     installed: bool
     """Whether it is installed"""
@@ -840,6 +833,24 @@ class Docker(TypedDict):
     """What gpuwright put into daemon.json; null where it has no record of that"""
 
 
+class Docker(_Docker, total=False):
+    """Docker."""
+
+    lost_runtimes: list[str]
+    """Runtimes in daemon.json whose program is not there"""
+    elsewhere: DockerElsewhere | None
+    """A Docker that is no service of this system: a snap, or Docker Desktop"""
+
+
+class Kubernetes(TypedDict):
+    """Kubernetes that brings a containerd of its own."""
+
+    name: KubernetesName
+    """Its name"""
+    config: str
+    """Configuration of its containerd, which it writes itself"""
+
+
 class ContainerToolkit(TypedDict):
     """NVIDIA Container Toolkit."""
 
@@ -847,8 +858,8 @@ class ContainerToolkit(TypedDict):
     """Version"""
 
 
-class ContainerdConfig(TypedDict):
-    """What containerd itself says of its configuration; null where nothing in it can be of interest."""
+class _ContainerdConfig(TypedDict):
+    """What containerd itself says of its configuration; null where nothing in it can be of interest: keys that are always there."""
 
     runtime: str | None
     """Program of the runtime nvidia; null where there is none"""
@@ -860,8 +871,15 @@ class ContainerdConfig(TypedDict):
     """Files that are imported"""
 
 
-class Containerd(TypedDict):
-    """containerd."""
+class ContainerdConfig(_ContainerdConfig, total=False):
+    """What containerd itself says of its configuration; null where nothing in it can be of interest."""
+
+    systemd_cgroup: bool | None
+    """Whether systemd manages the control groups of the runtime nvidia; null where it does not tell"""
+
+
+class _Containerd(TypedDict):
+    """containerd: keys that are always there."""
 
     installed: bool
     """Whether it is installed"""
@@ -879,6 +897,13 @@ class Containerd(TypedDict):
     """Why it cannot start with its configuration"""
     config_loaded: bool | None
     """Whether it was started after its configuration was changed"""
+
+
+class Containerd(_Containerd, total=False):
+    """containerd."""
+
+    kubelet_cgroups: CgroupDriver | None
+    """Who manages the control groups of pods, by the kubelet's configuration; null without one"""
 
 
 class Podman(TypedDict):
@@ -938,8 +963,24 @@ class EngineImages(TypedDict):
     """Those of Podman; null where it is there and was not looked at"""
 
 
-class CdiSpecification(TypedDict):
-    """CDI specification of NVIDIA's cards."""
+class _ContainerRuntime(TypedDict):
+    """Configuration of NVIDIA's container runtime; absent where there is none: keys that are always there."""
+
+    no_cgroups: bool
+    """Whether containers are left to themselves to be let to the cards, as without root"""
+    mode: str
+    """How the cards get into a container"""
+
+
+class ContainerRuntime(_ContainerRuntime, total=False):
+    """Configuration of NVIDIA's container runtime; absent where there is none."""
+
+    lost_ldconfig: str
+    """The machine's ldconfig that it names, where there is none"""
+
+
+class _CdiSpecification(TypedDict):
+    """CDI specification of NVIDIA's cards: keys that are always there."""
 
     path: str
     """Its file"""
@@ -947,6 +988,15 @@ class CdiSpecification(TypedDict):
     """Version of the driver that it was made for; null where it does not tell"""
     devices: list[str]
     """Names of the devices in it"""
+
+
+class CdiSpecification(_CdiSpecification, total=False):
+    """CDI specification of NVIDIA's cards."""
+
+    nodes: list[str]
+    """Device nodes of cards that it hands out"""
+    lost: list[str]
+    """Those of them that are not there; absent where the machine has no node of a card"""
 
 
 class Cdi(TypedDict):
@@ -958,8 +1008,8 @@ class Cdi(TypedDict):
     """Device nodes of cards that no link in /dev/char leads to"""
 
 
-class Containers(TypedDict):
-    """Container engines and NVIDIA's toolkit for them."""
+class _Containers(TypedDict):
+    """Container engines and NVIDIA's toolkit for them: keys that are always there."""
 
     docker: Docker
     """Docker"""
@@ -975,6 +1025,15 @@ class Containers(TypedDict):
     """Images of each engine, with their registries"""
     cdi: Cdi
     """What engines find the cards by"""
+
+
+class Containers(_Containers, total=False):
+    """Container engines and NVIDIA's toolkit for them."""
+
+    kubernetes: Kubernetes | None
+    """Kubernetes that brings a containerd of its own"""
+    runtime: ContainerRuntime
+    """Configuration of NVIDIA's container runtime; absent where there is none"""
 
 
 class Interpreter(TypedDict):
@@ -1037,10 +1096,6 @@ _Disk = TypedDict(
     {
         # Where it is mounted, or the directory that a quota limits
         "mount": "str",
-        # Device
-        "device": "str",
-        # Type of the file system
-        "fstype": "str",
         # Size (bytes)
         "size_bytes": "int | None",
         # Free space (bytes)
@@ -1065,11 +1120,33 @@ class Disk(_Disk, total=False):  # pylint: disable=inherit-non-class
     """Directories on it that are written to"""
 
 
-class Memory(TypedDict):
-    """Memory."""
+class Names(TypedDict):
+    """How addresses of names are found (DNS)."""
 
-    total_bytes: int | None
-    """Size (bytes)"""
+    servers: list[str]
+    """Servers that are asked"""
+    hosts: list[str]
+    """Names that the machine knows itself"""
+    problem: str | None
+    """Why nobody can be asked"""
+
+
+HidingRule = TypedDict(
+    "HidingRule",
+    {
+        # File that it stands in
+        "file": "str",
+        # Its words
+        "entry": "str",
+        # Names of the packages that it keeps out, or patterns
+        "packages": "list[str]",
+        # Names or patterns of those that it lets in
+        "except": "list[str]",
+        # Where packages come from that it is about; null: from everywhere
+        "source": "str | None",
+    },
+)
+"""Line of the package manager's settings that keeps packages from being installed."""
 
 
 class _PackageSource(TypedDict):
@@ -1133,6 +1210,10 @@ class Packages(_Packages, total=False):
 
     broken_sources: list[str]
     """What cannot be read of the package sources"""
+    gone_sources: list[str]
+    """Package sources in directories that are not there (apt)"""
+    hides: list[HidingRule]
+    """What keeps packages from being installed: pins of negative priority (apt), exclusions (dnf)"""
     duplicates: list[str]
     """Packages that are there in two versions (dnf)"""
     repair_removes: list[RepairRemoval]
@@ -1399,10 +1480,6 @@ class _Facts(TypedDict):
     """Virtual environments by path"""
     disks: list[Disk]
     """File systems"""
-    memory: Memory
-    """Memory"""
-    cpus: int | None
-    """Number of processors that are online"""
     packages: Packages
     """Package manager"""
     services: dict[str, Service]
@@ -1428,6 +1505,8 @@ class _Facts(TypedDict):
 class Facts(_Facts, total=False):
     """Observation of a machine."""
 
+    names: Names
+    """How addresses of names are found (DNS)"""
     monitoring: Monitoring
     """What is where exporters are wished; only where the look asks for it"""
     monitoring_server: MetricsServer

@@ -11,6 +11,7 @@ from typing import Literal, TypedDict
 
 ProblemKind = Literal[
     "broken-source",
+    "hidden",
     "unreachable",
     "bad-signature",
     "wrong-key",
@@ -162,8 +163,32 @@ class PythonAnswer(TypedDict):
     """Places that hand nothing to this machine: they ask for another user or password, or forbid it"""
 
 
+class PythonSource(TypedDict):
+    """Distribution that has a source and no wheel that fits."""
+
+    name: str
+    """Name of the distribution"""
+    words: str
+    """Why it is needed"""
+
+
+class PythonTrial(TypedDict):
+    """Trial of what an environment is asked for."""
+
+    environment: str
+    """Path of the environment"""
+    problem: str | None
+    """Why it could not be tried, null where it could"""
+    clash: str | None
+    """Why nothing meets all of it, null where something does"""
+    sources: list[PythonSource]
+    """What is there as a source only, for this Python and machine"""
+
+
 class PythonIndex(TypedDict):
     """Answer of the Python index."""
 
     answers: list[PythonAnswer]
     """What there is, in the order of the questions"""
+    trials: list[PythonTrial]
+    """What came of trying the requirements of environments together"""

@@ -83,6 +83,8 @@ class RunLock(TypedDict, total=False):
     """Boot in which it was taken, by its id"""
     renewed: float | None
     """When the run was heard of last, since that boot (s)"""
+    living: bool
+    """Whether the run is at work, or may be"""
     expires: str | None
     """Of an earlier gpuwright: when it expires; null where it does not"""
 
@@ -300,5 +302,7 @@ class History(_History, total=False):
     """Units that are sealed"""
     components: list[str]
     """Components that are sealed"""
+    recorded: bool
+    """Whether the record is there of what was brought"""
     copies: list[str]
     """Kept package files"""

@@ -114,7 +114,8 @@ if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
 
 _INSTALL = (
-    "install DCGM, with the tests for the CUDA major version of the driver (gpuwright up does where dcgm is wished)"
+    "install DCGM, with the tests for the CUDA major version of the driver: gpuwright up --want monitoring=dcgm, where NVIDIA names it for "
+    "the system"
 )
 
 

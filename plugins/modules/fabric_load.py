@@ -16,6 +16,8 @@ description:
   - Tells which network NCCL used, and what of the host can stand in its way, adapters, IOMMU, ACS, locked memory and NCCL's settings; where
     the hosts do not come together, what of this can be the reason.
   - Results are judged, and no bandwidth is. The bandwidths are told by the host with rank 0.
+  - The ranks that root starts are an ordinary user's (C(nobody)), for NCCL and PyTorch ask nobody who he is that reaches their ports. Where
+    that user may not open a device (C(/dev/nvidia*), C(/dev/infiniband/uverbs*)) the host does not join, and says which.
   - Without cards (O(expect_cuda=false)) the processors take part by gloo.
   - Everything ends in its time, and what was started ends with it. Hosts that do not come together are no failure of the module; read the
     returned checks.
@@ -207,7 +209,7 @@ from typing import TYPE_CHECKING, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, ownership, run
+from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, ownership, run, words
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.measure import (
     fabric_host,
@@ -384,7 +386,8 @@ def look(params: Options, runner: framework_load.Runner) -> Tuple[List[framework
         return devices, []
     number = checks.incomplete(
         "fabric.runs",
-        f"{len(devices)} whole cards may be loaded where {wanted} ranks are expected: this host does not join",
+        f"{words.count(len(devices), 'whole cards')} may be loaded "
+        f"where {words.count(wanted, 'ranks', 'are')} expected: this host does not join",
         measured=len(devices),
         expected=wanted,
         unit="ranks",

@@ -14,6 +14,8 @@ description:
   - Results are judged always, figures where O(expected) has a floor for them. Without a floor a figure is told in a skipped check.
   - A card that computes for somebody is left alone. One whose compute mode is exclusive is used by one process at a time.
   - Without cards (O(expect_cuda=false)) the processor multiplies and trains, with several processes by gloo; what needs a card is skipped.
+  - What several cards do together root has done by an ordinary user (C(nobody)), for NCCL asks nobody who he is that reaches its ports.
+    Where that user may not open a device it is not measured, and the device is named.
   - Everything ends in its time, and what was started ends with it. A card that fails is no failure of the module; read the returned checks.
   - As root it runs nothing that another user may change, the interpreter or anything in its environment, and says so in an incomplete
     check.

@@ -177,10 +177,6 @@ facts:
           description: "Id of this boot."
           returned: always
           type: str
-        efi:
-          description: "Whether it was booted by EFI."
-          returned: always
-          type: bool
         secure_boot:
           description: "Whether Secure Boot is enforced."
           returned: always
@@ -270,6 +266,10 @@ facts:
           returned: always
           type: list
           elements: dict
+        peers:
+          description: "What is between the cards; absent where there are no two."
+          returned: where it applies
+          type: dict
         virtual_functions:
           description: "Number of virtual functions of NVIDIA cards (SR-IOV)."
           returned: always
@@ -298,10 +298,10 @@ facts:
           returned: always
           type: bool
         nvidia_screens:
-          description: "Screens on NVIDIA cards."
+          description: "PCI addresses of the NVIDIA cards that drive a screen."
           returned: always
           type: list
-          elements: dict
+          elements: str
     driver:
       description: "NVIDIA driver."
       returned: always
@@ -339,6 +339,20 @@ facts:
           description: "Path of nvidia-smi."
           returned: always
           type: str
+        loader:
+          description: "Each libcuda.so.1 that a program may get, in the order in which the loader takes them; absent without a driver."
+          returned: where it applies
+          type: list
+          elements: dict
+        nodes:
+          description: "Device nodes that CUDA opens; absent without a driver."
+          returned: where it applies
+          type: list
+          elements: dict
+        makes_nodes:
+          description: "Whether nvidia-modprobe makes device nodes for programs of users, and loads nvidia-uvm; absent without a driver."
+          returned: where it applies
+          type: bool
         strays:
           description: "Libraries of another build, which an interrupted package manager left and no package has."
           returned: where it applies
@@ -438,6 +452,10 @@ facts:
           description: "Docker."
           returned: always
           type: dict
+        kubernetes:
+          description: "Kubernetes that brings a containerd of its own."
+          returned: where it applies
+          type: dict
         toolkit:
           description: "NVIDIA Container Toolkit."
           returned: always
@@ -457,6 +475,10 @@ facts:
         images:
           description: "Images of each engine, with their registries."
           returned: always
+          type: dict
+        runtime:
+          description: "Configuration of NVIDIA's container runtime; absent where there is none."
+          returned: where it applies
           type: dict
         cdi:
           description: "What engines find the cards by."
@@ -485,19 +507,25 @@ facts:
       returned: always
       type: list
       elements: dict
-    memory:
-      description: "Memory."
-      returned: always
+    names:
+      description: "How addresses of names are found (DNS)."
+      returned: where it applies
       type: dict
       contains:
-        total_bytes:
-          description: "Size (bytes)."
+        servers:
+          description: "Servers that are asked."
           returned: always
-          type: int
-    cpus:
-      description: "Number of processors that are online."
-      returned: always
-      type: int
+          type: list
+          elements: str
+        hosts:
+          description: "Names that the machine knows itself."
+          returned: always
+          type: list
+          elements: str
+        problem:
+          description: "Why nobody can be asked."
+          returned: always
+          type: str
     packages:
       description: "Package manager."
       returned: always
@@ -524,6 +552,16 @@ facts:
           returned: where it applies
           type: list
           elements: str
+        gone_sources:
+          description: "Package sources in directories that are not there (apt)."
+          returned: where it applies
+          type: list
+          elements: str
+        hides:
+          description: "What keeps packages from being installed: pins of negative priority (apt), exclusions (dnf)."
+          returned: where it applies
+          type: list
+          elements: dict
         holds:
           description: "Held packages."
           returned: always
@@ -792,6 +830,10 @@ facts:
           returned: where it applies
           type: list
           elements: str
+        recorded:
+          description: "Whether the record is there of what was brought."
+          returned: where it applies
+          type: bool
         copies:
           description: "Kept package files."
           returned: where it applies

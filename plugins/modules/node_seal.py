@@ -24,10 +24,11 @@ options:
       - C(sealed) writes O(seals) with the values that the node really has.
       - C(proven) writes the record of the proof.
       - C(released) gives the lock back.
+      - C(interrupted) does the same for a run that is over, and refuses what is still on its way from it.
       - C(removed) removes every record of gpuwright on the node, and gives the lock back.
     type: str
     required: true
-    choices: [begun, held, left, sealed, proven, released, removed]
+    choices: [begun, held, left, sealed, proven, released, interrupted, removed]
   seals:
     description:
       - Components to seal, each with C(digest), C(stack), C(gpus) and C(manages); O(state=begun) needs no C(digest), and O(state=left) the
@@ -40,8 +41,8 @@ options:
     type: dict
   owner:
     description:
-      - Who works on the node, as C(user@controller:pid) and what tells that process from others; required for O(state=begun), O(state=held)
-        and O(state=released).
+      - Who works on the node, as C(user@controller:pid) and what tells that process from others; required for O(state=begun),
+        O(state=held), O(state=released) and O(state=interrupted).
       - With another state the lock is held first, as with O(state=held).
     type: str
   remember:
@@ -62,7 +63,7 @@ options:
     description: Owner of a run that is known to be dead; its lock is replaced.
     type: str
   failed:
-    description: The run failed; with O(state=released) what it left to go on after the next boot is called off.
+    description: The run failed; with O(state=released) and O(state=interrupted) what it left to go on after the next boot is called off.
     type: bool
     default: false
   user:
@@ -167,6 +168,9 @@ class Options(TypedDict):
     timeout: float
 
 
+# States that give the node back.
+_ENDS = ("released", "interrupted")
+
 # When a seal was written is no difference of its content.
 _VOLATILE = ("written",)
 
@@ -219,7 +223,7 @@ def start(host: Host, given: Options, check: bool) -> tuple[list[str], list[str]
         history_writer.begin(host, given["remember"], given["gave_way"], given["alone"])
     removed = [] if host.of_user else resume.drop(host, check)
     if given["alone"]:
-        removed += release(host, given["owner"], check)
+        removed += [host.places.lock] if run_lock.release(host, given["owner"], check) else []
     return written, removed
 
 
@@ -276,22 +280,19 @@ def prove(host: Host, proof: Proof, check: bool) -> list[str]:
     return [host.places.proof]
 
 
-def release(host: Host, owner: str, check: bool) -> list[str]:
-    """Give the lock back; its path when this owner held it."""
-    return [host.places.lock] if run_lock.release(host, owner, check) else []
-
-
-def end(host: Host, owner: str, failed: bool, check: bool) -> list[str]:
+def end(host: Host, given: Options, check: bool) -> list[str]:
     """All that comes after the last change; the paths that are removed. What another run left for the next boot is not called off."""
-    lock = seals.read_lock(host)
-    calls_off = failed and not host.of_user and (lock is None or lock.get("owner") == owner)
-    return release(host, owner, check) + (resume.drop(host, check) if calls_off else [])
+    lock, owner = seals.read_lock(host), given["owner"]
+    calls_off = given["failed"] and not host.of_user and (lock is None or lock.get("owner") == owner)
+    give_back = run_lock.end if given["state"] == "interrupted" else run_lock.release
+    removed = [host.places.lock] if give_back(host, owner, check) else []
+    return removed + (resume.drop(host, check) if calls_off else [])
 
 
 def carry_out(host: Host, given: Options, check: bool) -> tuple[list[str], list[str]]:
     """Do what the state says; the paths that are written, and those that are removed."""
     state, owner = given["state"], given["owner"]
-    if owner and state not in ("begun", "released") and not check:
+    if owner and state not in ("begun", *_ENDS) and not check:
         run_lock.hold(host, owner)
     if state == "begun":
         return start(host, given, check)
@@ -306,7 +307,7 @@ def carry_out(host: Host, given: Options, check: bool) -> tuple[list[str], list[
         return prove(host, given["proof"], check), []
     if state == "removed":
         return [], history_writer.forget(host, check)
-    return [], end(host, owner, given["failed"], check) if state == "released" else []
+    return [], end(host, given, check) if state in _ENDS else []
 
 
 def main() -> None:
@@ -316,7 +317,7 @@ def main() -> None:
             "state": {
                 "type": "str",
                 "required": True,
-                "choices": ["begun", "held", "left", "sealed", "proven", "released", "removed"],
+                "choices": ["begun", "held", "left", "sealed", "proven", *_ENDS, "removed"],
             },
             "seals": {"type": "dict", "default": {}},
             "proof": {"type": "dict"},
@@ -331,7 +332,7 @@ def main() -> None:
             "timeout": {"type": "float", "default": 20},
         },
         required_if=[
-            *(("state", state, ["owner"]) for state in ("begun", "held", "released")),
+            *(("state", state, ["owner"]) for state in ("begun", "held", *_ENDS)),
             ("state", "proven", ["proof"]),
         ],
         supports_check_mode=True,

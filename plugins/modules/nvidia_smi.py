@@ -70,6 +70,11 @@ options:
   compute_mode:
     description: A compute mode besides V(Default) that is right.
     type: str
+  settings:
+    description:
+      - What is wished of one card, by its bus id, in place of what is said of all.
+      - Each card takes C(power_limit_w), C(persistence), C(ecc) and C(compute_mode).
+    type: dict
   idle:
     description: Whether nothing may compute on the cards. Processes of the desktop do not count.
     type: bool
@@ -193,6 +198,7 @@ EXPECTATIONS = {
     "mig": "mig",
     "ecc": "ecc",
     "compute_mode": "compute_mode",
+    "settings": "settings",
     "idle": "idle",
     "under_load": "under_load",
 }
@@ -219,6 +225,7 @@ def main() -> None:
             "mig": {"type": "bool"},
             "ecc": {"type": "bool"},
             "compute_mode": {"type": "str"},
+            "settings": {"type": "dict"},
             "idle": {"type": "bool", "default": False},
             "under_load": {"type": "bool", "default": False},
         },

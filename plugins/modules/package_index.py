@@ -154,8 +154,8 @@ problems:
   description:
     - Why the answer is not complete, each with C(kind), C(repository), C(text), C(remedy), C(package), C(needed), which is false for a
       source of somebody else from which nothing would come, and C(source), the id of such a source in dnf.
-    - The kinds are C(broken-source), C(unreachable), C(bad-signature), C(wrong-key), C(timeout), C(no-such-package), C(unsolvable)
-      and C(lock).
+    - The kinds are C(broken-source), C(hidden) (by a pin, an exclusion or a module stream of the machine's own), C(unreachable),
+      C(bad-signature), C(wrong-key), C(timeout), C(no-such-package), C(unsolvable) and C(lock).
   returned: success
   type: list
   elements: dict

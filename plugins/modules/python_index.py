@@ -16,6 +16,8 @@ description:
   - User and password of an index are those of O(credentials), or those in the machine's own configuration. No answer has them.
   - It goes by the proxy of the node, that of the task's variables (E(https_proxy)), of apt or of dnf.
   - What does not answer is told, and is no failure.
+  - For each of O(trials) it has uv say whether all that an environment is asked for can be met together, from the metadata that the indexes
+    have. Nothing is installed and no source is built; uv is fetched into a temporary directory, and goes with it.
 options:
   questions:
     description: The pinned requirements. What these depend on is not asked for.
@@ -52,6 +54,56 @@ options:
     description: Seconds for everything together.
     type: float
     default: 60
+  trials:
+    description: Environments whose requirements are tried together.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      environment:
+        description: The environment, for the answer.
+        type: str
+        required: true
+      python:
+        description: The whole version of its Python.
+        type: str
+        required: true
+      requirements:
+        description: All that it is asked for.
+        type: list
+        elements: str
+        required: true
+      constraints:
+        description: What holds for whatever it gets.
+        type: list
+        elements: str
+        default: []
+      urls:
+        description: Indexes of all that it gets. An empty text is that of the machine's own pip, and none at all is that too.
+        type: list
+        elements: str
+        default: []
+      tools:
+        description: Index that uv comes from. Without it, that of the machine's own pip.
+        type: str
+      built:
+        description: Names of distributions that are built from their source, and so are not looked for.
+        type: list
+        elements: str
+        default: []
+  uv:
+    description: The uv that tries O(trials), which it needs.
+    type: dict
+    suboptions:
+      version:
+        description: Its version.
+        type: str
+        required: true
+      sha256:
+        description: SHA-256 of each wheel that it may come as.
+        type: list
+        elements: str
+        required: true
 extends_documentation_fragment:
   - gpuwright.node.gate
   - gpuwright.node.credentials
@@ -108,6 +160,19 @@ answers:
           requires_python: ">=3.10"
       problems: []
       denied: []
+trials:
+  description:
+    - What came of O(trials), in their order, each with C(environment), and C(problem) why it could not be tried, null where it could.
+    - C(clash) says in uv's words why there is no answer, null where there is one. C(sources) has what is there as a source only, for this
+      Python and machine, each with C(name) and C(words), why it is needed.
+  returned: success
+  type: list
+  elements: dict
+  sample:
+    - environment: /opt/gpuwright/project
+      problem: null
+      clash: null
+      sources: []
 """
 
 from typing import cast
@@ -115,7 +180,7 @@ from typing import cast
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import redact
-from ansible_collections.gpuwright.node.plugins.module_utils.packages import python_index
+from ansible_collections.gpuwright.node.plugins.module_utils.packages import python_index, python_trial
 
 QUESTION: dict[str, object] = {
     "name": {"type": "str", "required": True},
@@ -123,6 +188,19 @@ QUESTION: dict[str, object] = {
     "interpreter": {"type": "str", "required": True},
     "urls": {"type": "list", "elements": "str", "default": []},
     "source": {"type": "bool", "default": False},
+}
+TRIAL: dict[str, object] = {
+    "environment": {"type": "str", "required": True},
+    "python": {"type": "str", "required": True},
+    "requirements": {"type": "list", "elements": "str", "required": True},
+    "constraints": {"type": "list", "elements": "str", "default": []},
+    "urls": {"type": "list", "elements": "str", "default": []},
+    "tools": {"type": "str"},
+    "built": {"type": "list", "elements": "str", "default": []},
+}
+UV: dict[str, object] = {
+    "version": {"type": "str", "required": True},
+    "sha256": {"type": "list", "elements": "str", "required": True},
 }
 
 
@@ -135,13 +213,19 @@ def main() -> None:
             "tags": {"type": "dict", "required": True, "no_log": True},
             "timeout": {"type": "float", "default": 60},
             "credentials": redact.OPTION,
+            "trials": {"type": "list", "elements": "dict", "default": [], "options": TRIAL},
+            "uv": {"type": "dict", "options": UV},
         },
         supports_check_mode=True,
     )
     options = cast("python_index.Options", {**module.params, "credentials": redact.taken(module)})
     module.params.pop("tags")
-    module.params["questions"] = redact.document(module.params["questions"])
-    module.exit_json(changed=False, answers=redact.document(python_index.ask(options)))
+    trials, program = module.params["trials"], module.params["uv"]
+    for name in ("questions", "trials"):
+        module.params[name] = redact.document(module.params[name])
+    answers = redact.document(python_index.ask(options))
+    tried = python_trial.ask(trials, program, options["credentials"]) if trials and program else []
+    module.exit_json(changed=False, answers=answers, trials=redact.document(tried))
 
 
 if __name__ == "__main__":

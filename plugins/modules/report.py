@@ -162,6 +162,11 @@ waiting:
   type: list
   elements: str
   sample: [node02, node03]
+ended:
+  description: Whether the report is the last one; else the run has more to do on a host.
+  returned: for close
+  type: bool
+  sample: true
 report:
   description: The report as JSON.
   returned: for close

@@ -236,3 +236,11 @@ def _wrapped(row: Sequence[str], widths: Sequence[int], width: int | None, inden
 def _coloured(line: str, row: Sequence[str]) -> str:
     word = row[0]
     return line.replace(word, status(word), 1) if word in _BY_WORD else line
+
+
+def counted(number: object, plural: str) -> str:
+    """A number with what it is of: 1 card, 2 cards."""
+    paths.make_collection_importable()
+    from ansible_collections.gpuwright.node.plugins.module_utils.base import words
+
+    return words.count(number, plural)

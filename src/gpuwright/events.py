@@ -18,7 +18,7 @@ class TaskResult(TypedDict, total=False):
     module_stderr: object
     module_stdout: object
     suggestions: list[str]
-    report: str
+    ended: bool
     busy: str
     left_alone: str | None
     changes: list[Change]

@@ -17,6 +17,9 @@ REFUSED = 3
 REBOOT = 4
 INTERRUPTED = 130
 
+# The check of a diagnosis that says what of the wish cannot be met.
+_CONFLICT = "wish.conflict"
+
 # Several hosts: the first of these that occurred is the exit code of the run.
 ORDER = (BAD_INPUT, FAILED, REFUSED, REBOOT, DONE)
 
@@ -52,7 +55,7 @@ def of_judgement(record: Record) -> int:
     """
     if record.get("error"):
         return BAD_INPUT
-    if record.get("conflicts"):
+    if any(check["id"] == _CONFLICT for check in record.get("checks") or ()):
         return REFUSED
     return DONE if record.get("verdict") in {"pass", "skip"} else FAILED
 

@@ -24,8 +24,8 @@ def their_bad_input() -> Iterator[None]:
         raise BadInput(str(error), getattr(error, "suggestions", ())) from error
 
 
-def text(name: str, what: str) -> str:
-    """The text of a file. ``what``: the file for a person.
+def text(name: str, what: str, most: int = 8 << 20) -> str:
+    """The text of a file of so many bytes at most. ``what``: the file for a person.
 
     Raises:
         BadInput: it is not there, not text, or above the limits.
@@ -33,22 +33,42 @@ def text(name: str, what: str) -> str:
     with their_bad_input():
         from ansible_collections.gpuwright.node.plugins.plugin_utils.model import given_file
 
-        return given_file.text(name, what)
+        return given_file.text(name, what, most)
 
 
-def json_object(name: str, what: str) -> dict[str, object]:
-    """The object in a JSON file.
+def for_ansible(name: str, what: str) -> None:
+    """Refuse a file of YAML that Ansible reads.
+
+    Raises:
+        BadInput: it is above the limits, or not text.
+    """
+    with their_bad_input():
+        from ansible_collections.gpuwright.node.plugins.plugin_utils.model import given_file
+
+        given_file.bounded(given_file.text(name, what), f"{what} {name}")
+
+
+def json_object(name: str, what: str, most: int = 8 << 20, values: int = 200_000) -> dict[str, object]:
+    """The object in a JSON file of so many bytes and values at most.
 
     Raises:
         BadInput: it is not there, not JSON, not an object, or above the limits.
     """
-    written = text(name, what)
+    return json_text(text(name, what, most), f"{what} {name}", values)
+
+
+def json_text(written: str, told: str, most: int) -> dict[str, object]:
+    """The object in JSON of so many values at most. ``told``: where it stands, for a person.
+
+    Raises:
+        BadInput: it is not JSON, not an object, or above the limit.
+    """
     with their_bad_input():
         from ansible_collections.gpuwright.node.plugins.plugin_utils.model import given_file
 
-        document = given_file.from_json(written, f"{what} {name}")
+        document = given_file.from_json(written, told, most)
     if not isinstance(document, dict):
-        raise BadInput(f"{what} {name} is not a JSON object")
+        raise BadInput(f"{told} is not a JSON object")
     return document
 
 

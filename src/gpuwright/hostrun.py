@@ -53,16 +53,21 @@ def prepare(
     """
     refuse_limit_alone(args)
     paths.judge_configuration()
-    lock = _lock(args)
     wish = knowledge.read_variables(args.wish) if args.wish else {}
     for option, value in {"--wish": wish, "--want": args.want, "--report": args.report}.items():
         knowledge.refuse_templates(option, value)
     knowledge.check_wish(args.want, wish)
+    lock = _lock(args, wish)
     knowledge.check_cards(args.gpu)
     if args.user and getattr(args, "security", False):
         raise BadInput(
             "--security is about the driver and its packages, which are root's; --user is for environments of your own",
             ["gpuwright upgrade --user moves these to the newest"],
+        )
+    if args.allow_source and not args.user:
+        raise BadInput(
+            "--allow-source has code of others run with the run, and root builds nothing: it is for a run of your own",
+            [f"gpuwright {args.verb} --user --allow-source {args.allow_source[0]}, without sudo"],
         )
     way = privilege.decide(
         local=not args.inventory,
@@ -106,7 +111,7 @@ def _no_folder_of_a_refusal(run_dir: Path, *, asked_for: bool) -> Iterator[None]
     try:
         yield
     except (BadInput, Refused):
-        if not asked_for and not (run_dir / "run.json").exists():
+        if not asked_for and not (run_dir / "hosts").exists():
             paths.remove_run_directory(run_dir)
         raise
 
@@ -194,13 +199,5 @@ def _unfinished(host: str, outcome: Outcome) -> Record:
     return cast("Record", records.without_record("Ansible ended in the middle of the run"))
 
 
-def _lock(args: argparse.Namespace) -> Lock | None:
-    if not args.lock:
-        return None
-    for option in ("want", "wish"):
-        if getattr(args, option):
-            raise BadInput(
-                f"--lock and --{option} speak about the same versions: give one of them",
-                ["gpuwright resolve --want … --lock FILE makes a lock of a wish"],
-            )
-    return knowledge.read_lock(args.lock)
+def _lock(args: argparse.Namespace, wish: Mapping[str, object]) -> Lock | None:
+    return knowledge.read_lock(args.lock, args.want, wish) if args.lock else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from dataclasses import dataclass, field
 from datetime import date
@@ -12,12 +13,13 @@ from gpuwright import __version__, given, paths
 from gpuwright.errors import BadInput, Failed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from types import ModuleType
 
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
     from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import About
     from ansible_collections.gpuwright.node.plugins.plugin_utils.model.lock import Lock
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.model.report import Ended
     from ansible_collections.gpuwright.node.plugins.plugin_utils.model.stack import Answer, RulesAge
     from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.catalogue import Description
     from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.machine import Machine
@@ -180,8 +182,26 @@ def check_cards(names: Iterable[str]) -> None:
             gpus.identify(name, rules.load_rules())
 
 
+def note_begin(run_dir: Path, verb: str) -> None:
+    """Note in the directory of a run what was begun, and when.
+
+    Raises:
+        Failed: it cannot be written.
+    """
+    paths.make_collection_importable()
+    from ansible_collections.gpuwright.node.plugins.plugin_utils import report
+
+    with _written(run_dir):
+        report.note_begin(run_dir, verb)
+
+
 def aggregate(
-    run_dir: Path, verb: str, unreachable: Mapping[str, str], failed: Mapping[str, str], not_reached: Sequence[str] = ()
+    run_dir: Path,
+    verb: str,
+    unreachable: Mapping[str, str],
+    failed: Mapping[str, str],
+    not_reached: Sequence[str] = (),
+    ended: Ended = "done",
 ) -> None:
     """Make the report of a run: the records of its hosts, and what only the controller knows of the others.
 
@@ -191,6 +211,7 @@ def aggregate(
         unreachable: host → why it could not be reached.
         failed: host → why what it left behind is not its result.
         not_reached: hosts that the run did not come to.
+        ended: how the run ended.
 
     Raises:
         Failed: it cannot be written.
@@ -198,10 +219,21 @@ def aggregate(
     paths.make_collection_importable()
     from ansible_collections.gpuwright.node.plugins.plugin_utils import report
 
-    try:
+    with _written(run_dir):
         report.aggregate(
-            run_dir, verb=verb, unreachable=dict(unreachable), failed=dict(failed), not_reached=list(not_reached)
+            run_dir,
+            verb=verb,
+            unreachable=dict(unreachable),
+            failed=dict(failed),
+            not_reached=list(not_reached),
+            ended=ended,
         )
+
+
+@contextlib.contextmanager
+def _written(run_dir: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise Failed(f"the report in {run_dir} cannot be written: {error.strerror or error}") from error
 
@@ -244,16 +276,23 @@ def read_facts(name: str) -> Facts:
     return admitted
 
 
-def read_lock(name: str) -> Lock:
+def read_lock(name: str, wants: Sequence[str], variables: Mapping[str, object]) -> Lock:
     """A lock file, checked: this version can hold hosts to it.
 
+    Args:
+        name: of the file.
+        wants: what `--want` says beside it.
+        variables: what `--wish` says beside it.
+
     Raises:
-        BadInput: it is not there, broken, or asks for what this version does not know.
+        BadInput: it is not there, broken, or asks for what this version does not know, or what is wished beside it says otherwise.
     """
     with given.their_bad_input():
         from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import lock
 
-        return lock.load(name)
+        found = lock.load(name)
+        lock.as_wish(found, {"gpuwright_want": list(wants), "gpuwright_wish": dict(variables)})
+        return found
 
 
 def write_lock(name: str, question: Question, hashes: Sequence[str] = ()) -> list[str]:

@@ -6,15 +6,18 @@ import argparse
 import difflib
 import os
 import re
+import shlex
 import sys
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NoReturn
 
 from gpuwright import __version__
 from gpuwright.errors import BadInput
+from gpuwright.sizing import engines
 from gpuwright.sizing import formats as sizing
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 # Verbs that the contract names and this version does not have yet. Not in the help: what is listed works.
 LATER = ("bundle",)
@@ -47,7 +50,19 @@ _NOT_THROUGH = {
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser that raises instead of printing, so that there is one place where errors are shown."""
+    """An argument parser that raises instead of printing, so that there is one place where errors are shown.
+
+    Attributes:
+        examples: commands that the help begins with, and what each is for.
+    """
+
+    examples: Mapping[str, str] = MappingProxyType({})
+
+    def format_help(self) -> str:
+        """Return the help, behind its examples."""
+        width = max(map(len, self.examples), default=0)
+        lines = [f"  {command:<{width}}  # {what}\n" for command, what in self.examples.items()]
+        return "".join(["examples:\n", *lines, "\n"] if lines else []) + super().format_help()
 
     def error(self, message: str) -> NoReturn:
         """Turn argparse's complaint into the contract's exit 2, with the nearest option that exists."""
@@ -55,7 +70,11 @@ class Parser(argparse.ArgumentParser):
 
     def _near(self, message: str) -> list[str]:
         options = [option for action in self._actions for option in action.option_strings]
-        unknown = re.findall(r"(?<![\w-])(--?[\w-]+)", message.partition("unrecognized arguments:")[2])
+        loose = message.partition("unrecognized arguments:")[2]
+        unknown = re.findall(r"(?<![\w-])(--?[\w-]+)", loose)
+        if loose and not unknown and "--want" in options:
+            wanted = " ".join(f"--want {shlex.quote(word)}" for word in loose.split())
+            return [f"what is wanted stands behind --want: {self.prog} {wanted}"]
         if early := [word for word in unknown if word in options]:
             return [f"options stand behind the command: {self.prog} {' '.join(early)} ..."]
         found = [match for word in unknown for match in difflib.get_close_matches(word, options, 1)]
@@ -148,7 +167,12 @@ def build_parser() -> Parser:
 _Verbs = argparse._SubParsersAction  # noqa: SLF001 - argparse names the type of add_subparsers() only so
 
 
-def _verb(verbs: _Verbs[Parser], name: str, summary: str, *, ansible: bool = False) -> Parser:
+#: What `-v` shows of a verb that works on hosts, and of one that only counts.
+_MORE = "show more: the reasons of a plan, Ansible's output, tracebacks of internal errors"
+_MORE_OF_COUNTING = "show the traceback of an internal error"
+
+
+def _verb(verbs: _Verbs[Parser], name: str, summary: str, *, ansible: bool = False, more: str = _MORE) -> Parser:
     parser = verbs.add_parser(
         name,
         help=summary,
@@ -158,13 +182,7 @@ def _verb(verbs: _Verbs[Parser], name: str, summary: str, *, ansible: bool = Fal
     )
     parser.set_defaults(verb=name, verb_parser=parser, takes_ansible_options=ansible)
     parser.add_argument("--json", action="store_true", help="print one JSON document on stdout")
-    parser.add_argument(
-        "-v",
-        "--verbose",
-        action="count",
-        default=0,
-        help="show more: the reasons of a plan, Ansible's output, tracebacks of internal errors",
-    )
+    parser.add_argument("-v", "--verbose", action="count", default=0, help=more)
     return parser
 
 
@@ -188,6 +206,13 @@ def _host_verb(verbs: _Verbs[Parser], name: str, summary: str, *, changes: bool 
         action="append",
         default=[],
         help="a package that is not gpuwright's and may go, be downgraded, or change though it is on hold (repeat)",
+    )
+    parser.add_argument(
+        "--allow-source",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="with --user: a Python distribution without a wheel that may be built from its source, whose code runs as you (repeat)",
     )
     parser.add_argument(
         "--report", metavar="DIR", help="where the report is written (default: the user's state directory)"
@@ -236,8 +261,8 @@ def _boots(text: str) -> int:
     return int(text)
 
 
-def _hosts(parser: Parser) -> argparse._ArgumentGroup:
-    """What every verb over hosts is told about them."""
+def _hosts(parser: Parser, *, short: bool = False) -> argparse._ArgumentGroup:
+    """What every verb over hosts is told about them; ``short``: the help has only what says which hosts."""
     hosts = parser.add_argument_group("hosts")
     hosts.add_argument(
         "-i", "--inventory", metavar="INVENTORY", action="append", help="Ansible inventory (default: this machine)"
@@ -249,9 +274,13 @@ def _hosts(parser: Parser) -> argparse._ArgumentGroup:
         metavar="VAR",
         action="append",
         default=[],
-        help="Ansible variable: key=value, JSON or @FILE",
+        help=argparse.SUPPRESS if short else "Ansible variable: key=value, JSON or @FILE",
     )
-    hosts.add_argument("--vault-password-file", metavar="FILE", help="file with the password of Ansible vault")
+    hosts.add_argument(
+        "--vault-password-file",
+        metavar="FILE",
+        help=argparse.SUPPRESS if short else "file with the password of Ansible vault",
+    )
     return hosts
 
 
@@ -266,6 +295,7 @@ _NOT_ASKED: dict[str, object] = {
     "full": False,
     "no_reboot": True,
     "allow_remove": [],
+    "allow_source": [],
     "ask_become_pass": False,
 }
 
@@ -345,35 +375,61 @@ def _gpus(verbs: _Verbs[Parser]) -> None:
 
 def _size(verbs: _Verbs[Parser]) -> None:
     parser = _verb(verbs, "size", "answer which cards a model needs, whether it fits and how fast it is", ansible=True)
-    _job(parser)
+    parser.usage = "gpuwright size MODEL [options]"
+    parser.examples = {
+        "gpuwright size llama-3.1-70b": "which cards it answers on",
+        "gpuwright size Qwen/Qwen2.5-32B-Instruct-AWQ --gpu 4090": "does it fit on mine",
+        "gpuwright size llama-3.1-8b --train qlora --gpu '4060 ti 16gb'": "can I fine-tune it",
+        "gpuwright size qwen3-235b-a22b --weights q4_k_m --gpu 3090 --offload": "what of it on the host",
+        "gpuwright size 13B --train --tokens 300B --gpu h100 --gpus 64": "how long it trains",
+    }
+    parser.epilog = None
+    _job(parser, several=True)
     parser.add_argument("--here", action="store_true", help="on the cards of this machine")
     parser.add_argument("--html", metavar="FILE", help="write the answer as a page to forward")
-    _hosts(parser)
+    # An inventory may need its variables; who asks for a size is not told of them.
+    _hosts(parser, short=True)
     parser.set_defaults(**_NOT_ASKED)
 
 
 def _cost(verbs: _Verbs[Parser]) -> None:
     parser = _verb(
-        verbs, "cost", "answer what cards cost, rented and owned, and from when on owning pays; needs no host"
+        verbs,
+        "cost",
+        "answer what cards cost, rented and owned, and from when on owning pays; needs no host",
+        more=_MORE_OF_COUNTING,
     )
+    parser.examples = {
+        "gpuwright cost llama-3.1-8b --gpu l4": "a million tokens on one card",
+        "gpuwright cost gpt-oss-120b": "the same, on the card that is looked for",
+        "gpuwright cost 13B --train --tokens 300B --gpu h100 --gpus 64": "a training run",
+        "gpuwright cost --gpu h100 --gpus 64 --share 60%": "rent or buy, for three years",
+        "gpuwright cost --gpu 4090 --years 2 --kwh 0.35": "the same at home",
+    }
     _job(parser, needed=False)
     cost = parser.add_argument_group("cost")
     cost.add_argument(
         "--hours",
         metavar="N",
-        help="hours of all cards (default: those that the training takes, or a year's at --share)",
+        help="of a job on all cards (default: those that the training of --tokens takes)",
     )
-    cost.add_argument("--years", metavar="N", default="3", help="that machines are kept (default: 3)")
+    cost.add_argument("--years", metavar="N", default="3", help="that every row covers (default: 3)")
     cost.add_argument(
-        "--share", metavar="SHARE", help="of the hours that owned machines compute (default: what owned clusters reach)"
+        "--share",
+        metavar="SHARE",
+        help="of these hours in which the cards compute (default: half, as owned clusters do)",
     )
     cost.add_argument("--kwh", metavar="USD", help="price of electricity (default: United States, business)")
-    cost.add_argument("--prices", metavar="FILE", help="your own prices and rates, as YAML: they go before the tables'")
+    cost.add_argument(
+        "--prices",
+        metavar="FILE",
+        help="your own prices and rates, as YAML, beside the tables' or (`only: true`) instead",
+    )
     parser.add_argument("--html", metavar="FILE", help="write the answer as a page to forward")
 
 
-def _job(parser: Parser, *, needed: bool = True) -> None:
-    """What is to be computed, and on which cards."""
+def _job(parser: Parser, *, needed: bool = True, several: bool = False) -> None:
+    """What is to be computed, and on which cards: of one kind, or of several."""
     parser.add_argument(
         "model",
         metavar="MODEL",
@@ -382,7 +438,12 @@ def _job(parser: Parser, *, needed: bool = True) -> None:
     )
     cards = parser.add_argument_group("cards")
     cards.add_argument(
-        "--gpu", metavar="NAME", help="the card that is there (default: the smallest set that fits is looked for)"
+        "--gpu",
+        metavar="NAME",
+        action="append" if several else "store",
+        help="the card that is there: 4090, '4060 ti 16gb', 2x3090"
+        + ("; again for another kind" if several else "")
+        + " (default: the smallest set that fits is looked for)",
     )
     cards.add_argument("--gpus", metavar="N", help="how many of it (default: the smallest number that fits)")
     cards.add_argument(
@@ -410,35 +471,39 @@ def _job(parser: Parser, *, needed: bool = True) -> None:
     )
     inference = parser.add_argument_group("inference")
     inference.add_argument(
-        "--weights", choices=sizing.FORMATS, default="bf16", help="how weights are stored (default: bf16)"
+        "--weights",
+        metavar="FORMAT",
+        help="how weights are stored: bf16, fp8, awq, gptq, nf4, mxfp4, q4_k_m … (default: as the name says, else bf16)",
     )
     inference.add_argument(
-        "--kv-bits", choices=("8", "16"), default="16", help="bits of an element of the KV cache (default: 16)"
+        "--kv-bits", choices=("4", "8", "16"), help="bits of an element of the KV cache (default: 16)"
+    )
+    inference.add_argument(
+        "--engine",
+        choices=engines.NAMES,
+        help="what answers (default: llama.cpp with its own formats and with --offload, else vllm)",
+    )
+    inference.add_argument(
+        "--offload", action="store_true", help="leave what does not fit in the memory of the host, as llama.cpp does"
     )
     training = parser.add_argument_group("training")
-    training.add_argument(
-        "--precision", choices=sizing.SCHEMES, default="mixed", help="what is kept in how many bits (default: mixed)"
-    )
-    training.add_argument("--optimizer", choices=sizing.OPTIMIZERS, default="adamw", help="(default: adamw)")
-    training.add_argument(
-        "--micro-batch", metavar="N", default="1", help="sequences that a card computes at once (default: 1)"
-    )
+    training.add_argument("--precision", choices=sizing.SCHEMES, help="what is kept in how many bits (default: mixed)")
+    training.add_argument("--optimizer", choices=sizing.OPTIMIZERS, help="(default: adamw)")
+    training.add_argument("--micro-batch", metavar="N", help="sequences that a card computes at once (default: 1)")
     training.add_argument(
         "--recompute",
         choices=("none", "selective", "full"),
-        default="none",
-        help="activations computed again (default: none)",
+        help="activations computed again (default: none; full with LoRA and QLoRA, as their tools do)",
     )
     training.add_argument(
-        "--attention", choices=("flash", "eager"), default="flash", help="whether scores are kept (default: flash, not)"
+        "--attention", choices=("flash", "eager"), help="whether scores are kept (default: flash, not)"
     )
     training.add_argument(
         "--kernels",
         choices=("separate", "fused"),
-        default="separate",
         help="fused: Megatron-LM, Transformer Engine, Liger (default: separate)",
     )
-    training.add_argument("--rank", metavar="N", default="16", help="of LoRA's matrices (default: 16)")
+    training.add_argument("--rank", metavar="N", help="of LoRA's matrices (default: 16)")
 
 
 def _init(verbs: _Verbs[Parser]) -> None:

@@ -24,6 +24,7 @@ OWN_ENTRIES = (
     "hosts",
     "progress",
     "samples",
+    "steps.jsonl",
     "ansible",
     "run.json",
     "inventory.json",
@@ -206,6 +207,7 @@ def clear_records(run_dir: Path) -> None:
 
     for name in ("facts", "plans", "sealed", "hosts", "progress"):
         shutil.rmtree(run_dir / name, ignore_errors=True)
+    (run_dir / "steps.jsonl").unlink(missing_ok=True)
 
 
 def _clear_own(path: Path, is_ours: bool) -> None:

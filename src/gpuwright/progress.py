@@ -220,7 +220,7 @@ class State:
         rest = Counter(state.component or "start" for _host, state in silent[MOST_SIGNS:])
         if rest:
             counts = ", ".join(f"{count} {component}" for component, count in sorted(rest.items()))
-            lines.append(f"{rest.total()} more hosts at work: {counts}")
+            lines.append(f"{console.counted(rest.total(), 'more hosts')} at work: {counts}")
         return lines
 
     def longest(self) -> tuple[str, Load] | None:

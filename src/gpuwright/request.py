@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpuwright import console, paths, system_python
+from gpuwright import console, given, paths, system_python
 from gpuwright.errors import BadInput
 
 if TYPE_CHECKING:
@@ -126,6 +126,8 @@ def extra_vars(
         variables["ansible_become"] = False
     if args.allow_remove:
         variables["gpuwright_allow_remove"] = list(args.allow_remove)
+    if args.allow_source:
+        variables["gpuwright_allow_source"] = list(args.allow_source)
     if args.want:
         variables["gpuwright_want"] = list(args.want)
     if getattr(args, "security", False):
@@ -258,7 +260,10 @@ def _inventory(source: str) -> str:
 def _user_var(word: str) -> str:
     if not word.startswith("@"):
         return word
-    return f"@{_file(word[1:], 'the variables file')}"
+    path, what = word[1:], "the variables file"
+    found = _file(path, what)
+    given.for_ansible(path, what)
+    return f"@{found}"
 
 
 def _file(name: str | None, what: str) -> str | None:

@@ -8,12 +8,13 @@ import os
 import re
 import shlex
 import signal
+import sys
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpuwright import console, paths, reasons
+from gpuwright import console, paths, reasons, steps
 from gpuwright.errors import BadInput, Failed, Interrupted
 from gpuwright.request import command_line, environment, forget_secrets, write_files
 
@@ -35,8 +36,8 @@ _OPENS = "gpuwright.node.report"
 # The actions that write what a host's report is made of.
 _RECORDS = ("gpuwright.node.plan", "gpuwright.node.seal")
 
-# What takes a node for a run, and what gives it back at the end.
-_TAKES, _GIVES_BACK = "gpuwright.node.node_seal", "gpuwright.node.seal"
+# What gives a node back at the end.
+_GIVES_BACK = "gpuwright.node.seal"
 
 # How long a playbook has to stop in order after Ctrl-C, in seconds.
 _GRACE = 10.0
@@ -53,7 +54,7 @@ class Outcome:
         took: hosts that the run has taken for itself and not given back yet.
         lost: hosts that Ansible counts as failed at its end: nothing caught it.
         bad_input: what the run refused before the first host.
-        reported: the playbook wrote its report after the last host left its record.
+        reported: the playbook wrote its report after the last host left its record, and had nothing more to do.
         complete: Ansible came to its end; without that nothing a host left behind is its result.
         seconds: how long it took.
         rc: ansible-playbook's exit status; never handed on.
@@ -93,12 +94,12 @@ class Outcome:
         if host not in self.hosts:
             self.hosts.append(host)
         result = data.get("res") or {}
-        if data.get("resolved_action") == _TAKES:
+        if data.get("resolved_action") == steps.TAKES:
             self.took.add(host)
         elif data.get("resolved_action") == _GIVES_BACK and "verdict" in result:
             self.took.discard(host)
         if data.get("resolved_action") in (_OPENS, *_RECORDS):
-            self.reported = event.get("event") == "runner_on_ok" and "report" in result
+            self.reported = event.get("event") == "runner_on_ok" and bool(result.get("ended"))
         if data.get("resolved_action") == _OPENS and "suggestions" in result:
             self.bad_input = BadInput(str(result.get("msg")), result["suggestions"])
         if event.get("event") == "runner_on_unreachable":
@@ -119,10 +120,11 @@ def run(request: Request, listener: Callable[[Event], None]) -> Outcome:
         Failed: Ansible itself could not start.
         Interrupted: Ctrl-C.
     """
-    outcome = Outcome(log=_log(request))
+    outcome, far = Outcome(log=_log(request)), steps.Steps(request.run_dir)
 
     def on_event(event: Event) -> None:
         outcome.take(event)
+        far.take(event)
         if outcome.bad_input is None:  # it is told as what it is, and not as a host's failure
             listener(event)
 
@@ -187,6 +189,7 @@ def backend(request: Request, on_event: Callable[[Event], None]) -> tuple[int, s
         )
         # Set here: where there is no file of settings, ansible-runner forgets those that it is given.
         runner.config.pexpect_timeout = 1
+        runner.config.command = _tied(runner.config.command, request.run_dir / paths.MARKER)
         # Its own file of what Ansible says would have every secret that a task shows.
         runner.config.suppress_output_file = True
         if "ANSIBLE_HOST_KEY_CHECKING" not in os.environ:
@@ -194,6 +197,13 @@ def backend(request: Request, on_event: Callable[[Event], None]) -> tuple[int, s
             runner.config.env.pop("ANSIBLE_HOST_KEY_CHECKING", None)
         status, rc = runner.run()
     return int(rc), "canceled" if stop.asked else str(status)
+
+
+def _tied(command: list[str], mark: Path) -> list[str]:
+    """A command that ends when this process is killed; where the system has no such tie (it is Linux's), as it is."""
+    if sys.platform != "linux":
+        return command
+    return [sys.executable, "-IS", str(Path(__file__).with_name("tied.py")), str(os.getpid()), str(mark), *command]
 
 
 def _ident(request: Request) -> str:

@@ -54,17 +54,6 @@ _RESULT_PARTS = (
 _MOVING = ("install", "upgrade", "return")
 # What becomes of a package that a transaction takes away.
 _TAKES = {"remove": "removes", "downgrade": "downgrades", "change-held": "changes though it is on hold"}
-# What is counted, where it is one.
-_ONE = {
-    "cards": "card",
-    "cards parted otherwise": "card parted otherwise",
-    "computing processes": "computing process",
-    "errors": "error",
-    "files": "file",
-    "lanes": "lane",
-    "times": "time",
-    "unreadable values": "unreadable value",
-}
 # Hosts named one by one before the rest is a number.
 _MOST_UNREACHABLE = 20
 
@@ -93,7 +82,10 @@ def results(found: Mapping[str, Record], unreachable: Mapping[str, str]) -> None
             "unreachable": len(unreachable)
         }
         total = len(found) + len(unreachable)
-        console.out(f"{total} hosts: " + ", ".join(f"{count} {word}" for word, count in counts.items() if count))
+        console.out(
+            f"{console.counted(total, 'hosts')}: "
+            + ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+        )
 
 
 def report_place(run_dir: object) -> None:
@@ -109,7 +101,9 @@ def hosts_not_worked_on(unreachable: Mapping[str, str], failed: Mapping[str, str
         return
     console.out(console.table(rows[:_MOST_UNREACHABLE], ("state", "host", "reason")))
     if len(rows) > _MOST_UNREACHABLE:
-        console.out(f"  … and {len(rows) - _MOST_UNREACHABLE} more hosts; all of them are in the report")
+        console.out(
+            f"  … and {console.counted(len(rows) - _MOST_UNREACHABLE, 'more hosts')}; all of them are in the report"
+        )
 
 
 def conflicts(rows: Iterable[Refusal]) -> None:
@@ -154,7 +148,7 @@ def rules_age(state: RulesAge | None) -> None:
     """Say of when the rules are that answered."""
     if state:
         days = state["age_days"]
-        console.out(f"rules of {state['generated']}, {'1 day' if days == 1 else f'{days} days'} old")
+        console.out(f"rules of {state['generated']}, {console.counted(days, 'days')} old")
 
 
 def warnings(record: Plan | Record) -> None:
@@ -179,6 +173,7 @@ def _grouped(found: Mapping[str, Document], parts: Sequence[str]) -> list[tuple[
 
 
 def _trouble(record: Plan | Record) -> list[Check]:
+    """What did not pass, in the order of the record: the worst first, and a cause before its like."""
     checks = [check for check in record.get("checks") or () if check.get("status") in _TROUBLE]
     return sorted(checks, key=lambda check: _TROUBLE.index(check["status"]))
 
@@ -240,7 +235,11 @@ def _changes(plan: Plan) -> None:
             console.out(f"  {key}: {', '.join(map(console.one_line, dict.fromkeys(names)))}")
     _takes(plan)
     wheels = {(row["name"], row["version"]) for change in changes for row in change.get("wheels") or ()}
-    comes = [f"{len(rows)} {what}" for rows, what in ((plan.get("install"), "packages"), (wheels, "wheels")) if rows]
+    comes = [
+        console.counted(len(rows), what)
+        for rows, what in ((plan.get("install"), "packages"), (wheels, "wheels"))
+        if rows
+    ]
     with_others = f" for {' and '.join(comes)}" if comes else ""
     if plan.get("download_bytes") or plan.get("disk_bytes"):
         console.out(
@@ -280,7 +279,9 @@ def _sum(found: Mapping[str, Plan], unreachable: Mapping[str, str], failed: Mapp
     change = sum(1 for plan in found.values() if plan.get("changes"))
     download = sum(plan.get("download_bytes") or 0 for plan in found.values())
     reboots = sum(1 for plan in found.values() if plan.get("reboot"))
-    console.out(f"{total} hosts: {change} to change, {reboots} to reboot, {console.size(download)} to download in all")
+    console.out(
+        f"{console.counted(total, 'hosts')}: {change} to change, {reboots} to reboot, {console.size(download)} to download in all"
+    )
 
 
 def _result(hosts: Sequence[str], record: Record) -> None:
@@ -391,7 +392,5 @@ def _measured(check: Check) -> str:
     measured, expected, unit = check.get("measured"), check.get("expected"), check.get("unit")
     if measured is None:
         return "-"
-    if measured == 1:
-        unit = _ONE.get(str(unit), unit)
-    with_unit = f"{measured} {unit}" if unit else str(measured)
+    with_unit = console.counted(measured, str(unit)) if unit else str(measured)
     return with_unit if expected is None else f"{with_unit}, expected {expected}"

@@ -1,74 +1,139 @@
-"""The answer of `cost` for people: what the job costs, what owning costs, and a plot of what has been paid by when."""
+"""The answer of `cost` for people: yes or no and for how much, every way over the same time, and a plot of what has been paid by when."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpuwright import console, show
+from gpuwright import console, show, show_size
 from gpuwright.show_size import spread
+from gpuwright.sizing.cost_answer import period, usd
 from gpuwright.sizing.costing import OLD
 
 if TYPE_CHECKING:
-    from gpuwright.sizing.cost_answer import CostAnswer, Owned, Rented
+    from gpuwright.sizing.answer import Answer
+    from gpuwright.sizing.cost_answer import BreakEven, CostAnswer, Line, Owned, Rented, Way
 
-#: Ways to rent that are shown; the answer of `--json` has all.
-_FEW = 12
+#: Ways that are shown; the answer of `--json` has all.
+_FEW = 10
 _HEIGHT = 10
 _COLOURS = ("green", "cyan", "magenta", "yellow", "blue", "red")
 
 
 def page(found: CostAnswer) -> None:
-    """A page for a ticket."""
+    """A page for a ticket: no wider than one, the verdict first."""
     width, sources = console.page_width(), show.Sources()
-    console.out(console.paragraph(title(found), indent=0, width=width))
+    console.out(console.paragraph(found["verdict"], indent=0, width=width))
+    for text in counted(found):
+        console.out(console.paragraph(text, width=width))
     for row in found["warnings"]:
         console.out(console.paragraph(row["text"], bullet="warning: ", width=width))
-    rows = [_rent(each, sources) for each in found["rent"][:_FEW]]
-    if rows:
-        console.out(console.table(rows, ("rent", "USD/h", "the job", ""), width=width))
-    if len(found["rent"]) > _FEW:
-        console.out(f"  and {len(found['rent']) - _FEW} more ways (--json shows them)")
-    for each in found["own"][:2]:
-        _own(each, found, width, sources)
+    _ways(found, width, sources)
+    if sized := found["size"]:
+        alone = sized["job"]["kind"] == "inference" and "batch" in sized["assumed"]
+        heading = f"{'one sequence' if alone else 'the job'} fits on"
+        show_size.other_cards(heading, sized["options"], found["gpu"], width)
+    if found["own"]:
+        _own(found["own"][0], width)
     _plot(found, width)
     sources.show(width)
     console.out(f"tables of {found['updated']}")
 
 
-def title(found: CostAnswer) -> str:
-    """What is asked, in a line."""
-    owned = f"owned machines compute {found['share']['value']:.0%} of {found['years']:g} years"
-    return f"{found['cards']} × {found['gpu']}: the job takes {spread(found['hours'])} of all; {owned}"
+def refusal(sized: Answer) -> None:
+    """That a model does not fit, most of what it needs, and what would help."""
+    width = console.page_width()
+    (conflict,) = sized["conflicts"]
+    where = f"{sized['cards']} × {sized['gpu']}"
+    console.out(console.paragraph(f"no: {sized['model']['name']} does not fit on {where}", indent=0, width=width))
+    console.out(console.paragraph(f"{conflict['text']}; remedy: {conflict['remedy']}", width=width))
 
 
-def _rent(each: Rented, sources: show.Sources) -> tuple[str, ...]:
-    mark = sources.mark({"rule": "price", "text": "", "source": each["source"]})
-    old = f", {each['age_days']} days ago" if each["age_days"] > OLD else ""
-    name = f"{each['provider']} {each['instances']} × {each['instance']}"
-    return name, f"{each['usd_hour']:,.2f}", usd(each["job"]["value"]), f"{each['kind']}, {each['date']}{old}{mark}"
+def counted(found: CostAnswer) -> list[str]:
+    """What was counted, a sentence each: the job, its speed, its hours, and the time that every row covers."""
+    texts = []
+    if (sized := found["size"]) is not None:
+        texts.append(show_size.job(sized))  # type: ignore[arg-type]
+    if found["tokens_second"]:
+        texts.append(f"{spread(found['tokens_second'])}, {found['tokens_second']['text']}")
+    if found["hours"]:
+        texts.append(f"the job takes {spread(found['hours'])} {found['hours']['text']}")
+    texts.append(f"every row is for {period(found['months'])}, computing {found['share']['value']:.0%} of the hours")
+    return texts
 
 
-def _own(each: Owned, found: CostAnswer, width: int, sources: show.Sources) -> None:
-    mark = sources.mark({"rule": "price", "text": "", "source": each["source"]})
-    heading = f"own {each['count']} × {each['what']} for {found['years']:g} years"
+def headings(found: CostAnswer) -> tuple[str, ...]:
+    """Those of the table of ways."""
+    return ("", "USD/h", period(found["months"]), *_asked_for(found).values(), "")
+
+
+def ways(found: CostAnswer, few: int) -> list[tuple[str, ...]]:
+    """The cells of the ways to rent and to own, the cheapest first."""
+    rows: list[tuple[Way, str, str, str]] = [
+        (each, f"{each['provider']} {each['instances']} × {each['instance']}", f"{each['usd_hour']:,.2f}", rented(each))
+        for each in found["rent"]
+    ]
+    rows += [(each, f"own {each['count']} × {each['what']}", "", f"bought, {_read(each)}") for each in found["own"]]
+    rows.sort(key=lambda row: row[0]["total"]["value"])
+    shown = [row for at, row in enumerate(rows) if at < few or row[1].startswith("own ")]
+    keys = ("total", *_asked_for(found))
+    return [(name, hour, *(usd(way[key]["value"]) for key in keys), text) for way, name, hour, text in shown]  # type: ignore[literal-required]
+
+
+def _asked_for(found: CostAnswer) -> dict[str, str]:
+    """The column of what is asked for beside the time, by its key: the job where one is, else a million tokens."""
+    if found["hours"]:
+        return {"job": "a run" if found["size"] and found["size"]["job"]["kind"] != "inference" else "the job"}
+    return {"usd_million": "M tokens"} if found["tokens_second"] else {}
+
+
+def rented(each: Rented) -> str:
+    """How it is rented, where, on which system, and of which day the price is."""
+    system = "" if each["system"] in (None, "linux") else each["system"]
+    where = "" if each["region"] in (None, "all") else each["region"]
+    return ", ".join(filter(None, (each["kind"], system, where, _read(each))))
+
+
+def _read(each: Way) -> str:
+    return f"{each['date']}, {each['age_days']} days ago" if each["age_days"] > OLD else each["date"]
+
+
+def _ways(found: CostAnswer, width: int, sources: show.Sources) -> None:
+    marks = {f"{each['provider']} {each['instances']} × {each['instance']}": each["source"] for each in found["rent"]}
+    marks |= {f"own {each['count']} × {each['what']}": each["source"] for each in found["own"]}
+    rows = [
+        (*cells[:-1], cells[-1] + sources.mark({"rule": "price", "text": "", "source": marks[cells[0]]}))
+        for cells in ways(found, _FEW)
+    ]
+    console.out(console.table(rows, headings(found), width=width))
+    if (left := len(found["rent"]) + len(found["own"]) - len(rows)) > 0:
+        console.out(f"  and {console.counted(left, 'more ways')} (--json shows them)")
+
+
+def _own(each: Owned, width: int) -> None:
+    heading = f"own {each['count']} × {each['what']}"
+    console.out(console.table(parts(each), (heading, "", ""), width=width))
+
+
+def parts(each: Owned) -> list[tuple[str, str, str]]:
+    """The cells of what owning is made of, and of when it has paid."""
     rows = [(part["name"], usd(part["value"]), part["text"]) for part in each["parts"] if part["value"]]
     total = each["total"]
-    rows.append(
-        (
-            "total",
-            usd(total["value"]),
-            f"{usd(total['low'])} to {usd(total['high'])}; {each['usd_card_hour']:.2f} USD an hour of a card{mark}",
-        )
-    )
-    rows += [("pays against", after(even["years"]), even["against"]) for even in each["break_even"]]
-    console.out(console.table(rows, (heading, "", ""), width=width))
+    spans = f"{usd(total['low'])} to {usd(total['high'])}; {each['usd_hour_used']:,.2f} USD an hour that computes"
+    rows.append(("total", usd(total["value"]), spans))
+    return rows + [("pays", after(even), f"against {even['against']}") for even in each["break_even"]]
 
 
-def after(years: float | None) -> str:
-    """When owning has paid."""
-    if years is None:
-        return "never"
-    return f"after {years * 12:.0f} months"
+def after(even: BreakEven) -> str:
+    """When owning has paid, in words; what the machines are still worth is not counted."""
+    if even["months"] is None:
+        return f"never within {console.counted(even['within'], 'months')}"
+    return f"after {console.counted(even['months'], 'months')}" if even["months"] else "at once"
+
+
+def drawn(found: CostAnswer) -> list[Line]:
+    """The lines that are drawn: each way to rent that owning is held against, and the cheapest to own."""
+    renting = len(found["plot"]) - len(found["own"])
+    return [line for line in found["plot"][: renting + 1] if len(line["points"]) > 1]
 
 
 def _plot(found: CostAnswer, width: int) -> None:
@@ -78,7 +143,7 @@ def _plot(found: CostAnswer, width: int) -> None:
 
     from gpuwright.day_plot import scale_end
 
-    lines = [line for line in found["plot"] if len(line["points"]) > 1]
+    lines = drawn(found)
     if len(lines) < 2:
         return
     most = max(point[1] for line in lines for point in line["points"])
@@ -87,10 +152,11 @@ def _plot(found: CostAnswer, width: int) -> None:
     figure = plotille.Figure()
     figure.width, figure.height, figure.with_colors, figure.origin = width - 30, _HEIGHT, colours, False
     figure.x_label, figure.y_label = "months", unit
-    figure.set_x_limits(0, max(line["points"][-1][0] for line in lines))
+    figure.set_x_limits(0, found["months"])
     figure.set_y_limits(0, scale_end(most / scale))
     figure.x_ticks_fkt = lambda low, _high: f"{low:.0f}"
     figure.y_ticks_fkt = lambda low, _high: f"{low:,.0f}"
+    console.out("what has been paid by the end of each month")
     for number, line in enumerate(lines):
         months, paid = zip(*line["points"], strict=True)
         colour = _COLOURS[number % len(_COLOURS)]
@@ -106,8 +172,3 @@ def _plot(found: CostAnswer, width: int) -> None:
             "\n".join(row.rstrip(" \u2800") for row in figure.show().splitlines()), no_wrap=True, overflow="crop"
         )
     )
-
-
-def usd(value: float) -> str:
-    """An amount without false precision."""
-    return f"{value:,.0f} USD" if abs(value) >= 100 else f"{value:,.2f} USD"

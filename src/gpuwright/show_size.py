@@ -5,15 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpuwright import console, show
+from gpuwright.sizing.cost_answer import usd
 from gpuwright.sizing.units import GIB
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from gpuwright.size_there import Fleet
     from gpuwright.sizing.answer import Answer, Change, Option
     from gpuwright.sizing.figures import Figure
 
 _FITS = {"yes": ("fits", "green"), "tight": ("fits only just", "yellow"), "no": ("does not fit", "red")}
 _BAR = 30
+#: Other cards that are shown; the answer of `--json` has all.
+_FEW = 10
 
 
 def page(found: Answer) -> None:
@@ -21,7 +26,7 @@ def page(found: Answer) -> None:
     width, sources = console.page_width(), show.Sources()
     _verdict(found, width)
     _memory(found, width)
-    _options(found, width)
+    other_cards("the smallest number that fits", found["options"], found["gpu"], width)
     for title, figures in (("speed", found["speed"]), ("machine", found["machine"])):
         rows = [(row["name"], spread(row), row["text"] + _mark(row, sources)) for row in figures]
         if rows:
@@ -54,6 +59,10 @@ def fleet(found: Fleet) -> None:
         for each in fit["answers"]:
             for row in each.get("conflicts", ()):
                 console.out(console.paragraph(f"{host}: {row['text']}; remedy: {row['remedy']}", width=width))
+    for each in found["together"]:
+        for row in each["warnings"]:
+            if row["rule"] == "network":
+                console.out(console.paragraph(f"together: {row['text']}", bullet="warning: ", width=width))
     problems = {host: fit["problem"] for host, fit in found["hosts"].items() if fit["problem"]}
     show.hosts_not_worked_on(found["unreachable"], problems)
 
@@ -70,24 +79,58 @@ def _there(host: str, each: Answer) -> tuple[str, ...]:
 
 
 def _verdict(found: Answer, width: int) -> None:
-    name = console.colour(str(found["model"]["name"]), "bold")
-    console.out(console.paragraph(f"{name}: {job(found)}", indent=0, width=width))
+    """The first line is the answer: yes or no, on what, for how much."""
     word, colour = _FITS[found["fits"]]
-    text = verdict(found).replace(word, console.colour(word, colour), 1)
-    console.out(console.paragraph(f"{text}, {_between(found['needed'])}", width=width))
+    text = first(found).replace(word, console.colour(word, colour), 1)
+    console.out(console.paragraph(text, indent=0, width=width))
+    name = console.colour(str(found["model"]["name"]), "bold")
+    console.out(console.paragraph(f"{name}: {job(found)}", width=width))
+    console.out(console.paragraph(f"a card holds {_between(found['needed'])}{_most(found)}", width=width))
     for row in found.get("conflicts", ()):
         console.out(console.paragraph(f"{row['text']}; remedy: {row['remedy']}", width=width))
+    if found["one"] and found["one"]["helps"]:
+        console.out(console.paragraph(f"on one: {' or '.join(found['one']['helps'])}", width=width))
     for row in found["warnings"]:
         console.out(console.paragraph(row["text"], bullet="warning: ", width=width))
 
 
+def first(found: Answer) -> str:
+    """The answer in a line: of one card first, where one is named, and then of the smallest number that does."""
+    cost = f"; {price(found)}" if found["ok"] and found["price"] else ""
+    one = found["one"]
+    if one is None:
+        return f"{'yes' if found['ok'] else 'no'}: {verdict(found)}{cost}"
+    alone = f"{gib(one['bytes_per_card'])} of {gib(one['room'])}"
+    word = "yes, only just" if one["fits"] == "tight" else one["fits"]
+    return f"{word} on one {found['gpu']} ({alone}); {verdict(found)}{cost}"
+
+
 def verdict(found: Answer) -> str:
     """Whether it fits, on what, and how much of it."""
-    cards = f"{found['cards']} × {found['gpu']}" if found["cards"] > 1 else found["gpu"]
+    # Cards of several kinds are named one by one.
+    alone = found["cards"] == 1 or " + " in found["gpu"]
+    cards = found["gpu"] if alone else f"{found['cards']} × {found['gpu']}"
     layout = f" ({found['layout']})" if found["cards"] > 1 else ""
     return (
         f"{_FITS[found['fits']][0]} on {cards}{layout}: {gib(found['needed']['value'])} of {gib(found['room'])} a card"
     )
+
+
+def price(found: Answer) -> str:
+    """What these cards cost, in short."""
+    known = found["price"]
+    return f"from ${known['usd_hour']:,.2f} an hour" if known else ""
+
+
+def _most(found: Answer) -> str:
+    """The most that fits there, in words; nothing where not even this does."""
+    most = found["most"]
+    if not most["batch"] or not found["ok"]:
+        return ""
+    context = found["job"]["context"]
+    users = f", about {most['users']:,} users with half of it" if most["users"] > most["batch"] else ""
+    at_once = f"{most['batch']:,} sequence{'s' if most['batch'] > 1 else ''} of {context:,} tokens{users}"
+    return f"; at most {at_once}, or {most['context']:,} tokens of context"
 
 
 def job(found: Answer) -> str:
@@ -98,7 +141,8 @@ def job(found: Answer) -> str:
         size += f" ({_count(model['active_parameters'])} a token)"
     sequences = f"{asked['batch']} × {asked['context']} tokens"
     if asked["kind"] == "inference":
-        return f"{size}, inference in {asked['weights']}, {sequences}"
+        why = f" ({asked['weights_text']})" if asked.get("weights_text") else ""
+        return f"{size}, inference in {asked['weights']}{why} by {asked['engine']}, {sequences}"
     kind = {"full": "full training", "lora": "LoRA", "qlora": "QLoRA"}[asked["kind"]]
     return f"{size}, {kind} in {asked['precision']} with {asked['optimizer']}, {sequences} a step"
 
@@ -114,17 +158,34 @@ def _memory(found: Answer, width: int) -> None:
     console.out(console.table(rows, ("memory of a card", "", "", ""), width=width))
 
 
-def _options(found: Answer, width: int) -> None:
-    if len(found["options"]) < 2:
+def other_cards(heading: str, offers: Sequence[Option], gpu: str, width: int) -> None:
+    """What else the job fits on, and for how much."""
+    if len(offers) < 2:
         return
-    rows = [option(each) for each in found["options"]]
-    console.out(console.table(rows, ("the smallest number that fits", "a card", "", "layout"), width=width))
+    rows = options(offers, gpu)
+    console.out(console.table(rows, (heading, *OFFERS), width=width))
+    if (left := len(offers) - len(rows)) > 0:
+        console.out(f"  and {console.counted(left, 'more cards')} (--json shows them)")
+
+
+#: The headings of other cards, behind their names: USD an hour, and for a million tokens.
+OFFERS = ("a card", "USD/h", "M tokens", "layout")
+
+
+def options(offers: Sequence[Option], gpu: str) -> list[tuple[str, ...]]:
+    """The cells of cards that the job fits on: the chosen ones, and those with the cheapest tokens."""
+    chosen = [each for each in offers if each["gpu"] == gpu]
+    return [option(each) for each in [*chosen, *(each for each in offers if each["gpu"] != gpu)][:_FEW]]
 
 
 def option(each: Option) -> tuple[str, ...]:
     """The cells of cards that the job fits on."""
-    room = f"{gib(each['bytes_per_card'])} of {gib(each['room_per_card'])}"
-    return f"{each['cards']} × {each['gpu']}", room, _FITS[each["fits"]][0], each["layout"]
+    room = f"{each['bytes_per_card'] / GIB:,.1f} of {gib(each['room_per_card'])}"
+    price = each["price"]
+    hour = f"{price['usd_hour']:,.2f}" if price else ""
+    tokens = usd(price["usd_million"]) if price and price["usd_million"] else ""
+    tight = "" if each["fits"] == "yes" else f", {_FITS[each['fits']][0]}"
+    return f"{each['cards']} × {each['gpu']}", room, hour, tokens, each["layout"] + tight
 
 
 def change(each: Change) -> tuple[str, ...]:

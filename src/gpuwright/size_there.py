@@ -49,7 +49,9 @@ def judge(look: Look, question: Question) -> Fleet:
         everywhere.update(_kinds(seen))
     largest = max((max(_kinds(seen).values(), default=0) for seen in look.hosts.values()), default=0)
     more = [(kind, count) for kind, count in everywhere.items() if count > largest]
-    together = [each for kind, count in more if (each := _answer(question, kind, count)) is not None]
+    # No layer is cut between hosts, and what is coupled over several of them is counted with a network, and told.
+    coupled = replace(question, in_host=max(largest, 1))
+    together = [each for kind, count in more if (each := _answer(coupled, kind, count)) is not None]
     return {"hosts": found, "unreachable": look.unreachable, "together": together}
 
 
@@ -58,7 +60,7 @@ def _fit(host: str, seen: HostLook, question: Question) -> Fit:
     problem = seen["problem"]
     measured = proven.cards(host)
     for kind, count in _kinds(seen).items():
-        found = _answer(replace(question, measured=measured.get(kind[0])), kind, count)
+        found = _answer(replace(question, measured=measured.get(kind[0]), in_host=count), kind, count)
         if found is None:
             problem = problem or f"the tables do not know {kind[0]}"
         else:

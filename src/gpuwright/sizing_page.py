@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypedDict
 from gpuwright import __version__, console, paths, show, show_cost, show_size
 from gpuwright.errors import BadInput
 from gpuwright.show_size import spread
+from gpuwright.sizing.cost_answer import period
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -19,15 +20,16 @@ if TYPE_CHECKING:
     from gpuwright.sizing.cost_answer import CostAnswer, Line
     from gpuwright.sizing.figures import Figure
 
-#: The drawing, in units of its own.
-_WIDTH = 1000
-_LEFT, _RIGHT, _TOP, _BOTTOM = 90.0, 980.0, 15.0, 360.0
+#: The drawings, in units of their own: the page stretches them, and writes beside them what people read.
+_WIDTH, _HEIGHT = 1000, 400
+#: From this share of the bar on the name of the card stands left of its end.
+_ROOM_FOR_A_NAME = 0.5
 #: Ways to rent that the page has.
-_FEW = 20
+_FEW = 12
 
 
 class Table(TypedDict):
-    """Rows under a title; `numbers`: the columns that are not broken."""
+    """Rows under a title; `numbers`: the columns that are not broken, of which a narrow page has the first beside the name."""
 
     title: str
     head: Sequence[str]
@@ -54,9 +56,9 @@ def size(found: Answer) -> str:
         _figures("Memory, part by part", found["memory"]),
         {
             "title": "The smallest number that fits",
-            "head": ("cards", "a card", "", "layout"),
-            "rows": [show_size.option(each) for each in found["options"]],
-            "numbers": (0, 1),
+            "head": ("cards", *show_size.OFFERS),
+            "rows": show_size.options(found["options"], found["gpu"]),
+            "numbers": (1, 2, 3),
         },
         _figures("Speed", found["speed"]),
         _figures("The machine", found["machine"]),
@@ -83,33 +85,32 @@ def size(found: Answer) -> str:
 
 def cost(found: CostAnswer) -> str:
     """The page of an answer of `cost`."""
-    rents = [
-        (
-            f"{each['provider']} {each['instances']} × {each['instance']}",
-            f"{each['usd_hour']:,.2f}",
-            show_cost.usd(each["job"]["value"]),
-            f"{each['kind']}, {each['date']}",
-        )
-        for each in found["rent"][:_FEW]
+    tables: list[Table] = [
+        {
+            "title": f"Every way, {period(found['months'])}",
+            "head": show_cost.headings(found),
+            "rows": show_cost.ways(found, _FEW),
+            "numbers": (1, 2, 3) if found["hours"] or found["tokens_second"] else (1, 2),
+        }
     ]
-    tables: list[Table] = [{"title": "Renting", "head": ("", "USD/h", "the job", ""), "rows": rents, "numbers": (1, 2)}]
-    for each in found["own"]:
-        rows = [
-            (part["name"], show_cost.usd(part["value"]), part["text"])
-            for part in [*each["parts"], each["total"]]
-            if part["value"]
-        ]
-        rows += [("pays against", show_cost.after(even["years"]), even["against"]) for even in each["break_even"]]
-        tables.append({"title": f"Owning {each['count']} × {each['what']}", "head": (), "rows": rows, "numbers": (1,)})
+    tables += [
+        {
+            "title": f"Owning {each['count']} × {each['what']}",
+            "head": (),
+            "rows": show_cost.parts(each),
+            "numbers": (1,),
+        }
+        for each in found["own"][:1]
+    ]
     return _render(
         title=f"cost {found['cards']} × {found['gpu']}",
-        heading="Rent or own",
-        verdict=show_cost.title(found),
-        tone="soft",
-        notes=[row["text"] for row in found["warnings"]],
+        heading=f"What {found['cards']} × {found['gpu']} cost",
+        verdict=found["verdict"],
+        tone="no" if found["pays"] is False and found["size"] is None else "yes",
+        notes=[*show_cost.counted(found), *(row["text"] for row in found["warnings"])],
         bar=None,
-        plot=_plot(found["plot"]),
-        tables=[table for table in tables if table["rows"]],
+        plot=_plot(show_cost.drawn(found)),
+        tables=tables,
         sources=[each["source"] for each in [*found["rent"][:_FEW], *found["own"]]],
         updated=found["updated"],
     )
@@ -120,7 +121,7 @@ def _figures(title: str, rows: Iterable[Figure]) -> Table:
         (row["name"], show_size.gib(row["value"]) if row["unit"] == "bytes" else spread(row), row["text"])
         for row in rows
     ]
-    return {"title": title, "head": (), "rows": list(cells), "numbers": ()}
+    return {"title": title, "head": (), "rows": list(cells), "numbers": (1,)}
 
 
 def _bar(found: Answer) -> dict[str, object]:
@@ -133,12 +134,12 @@ def _bar(found: Answer) -> dict[str, object]:
             {"name": part["name"], "text": show_size.gib(part["value"]), "x": f"{at:.1f}", "width": f"{width:.1f}"}
         )
         at += width
-    room = found["room"] / most * _WIDTH
+    room = found["room"] / most
     return {
         "parts": parts,
-        "room": f"{min(room, _WIDTH - 1):.1f}",
-        "label": f"{room:.1f}",
-        "anchor": "end" if room > _WIDTH / 4 else "start",
+        "room": f"{room * _WIDTH:.1f}",
+        "share": f"{room:.1%}",
+        "side": "left" if room > _ROOM_FOR_A_NAME else "right",
         "text": f"{found['gpu']}: {show_size.gib(found['room'])}",
     }
 
@@ -154,12 +155,12 @@ def _plot(lines: Sequence[Line]) -> dict[str, object] | None:
     months = max(line["points"][-1][0] for line in drawn)
 
     def place(month: float, paid: float) -> tuple[float, float]:
-        return _LEFT + month / months * (_RIGHT - _LEFT), _BOTTOM - paid / top * (_BOTTOM - _TOP)
+        return month / months * _WIDTH, _HEIGHT - paid / top * _HEIGHT
 
     return {
-        "title": "What has been paid, by month",
-        "rows": [{"at": place(0, top * step / 5)[1], "text": _money(top * step / 5)} for step in range(6)],
-        "columns": [{"at": place(months * step / 6, 0)[0], "text": f"{months * step / 6:.0f}"} for step in range(7)],
+        "title": "What has been paid after so many months",
+        "rows": [{"at": f"{1 - step / 5:.0%}", "text": _money(top * step / 5)} for step in range(6)],
+        "columns": [{"at": f"{step / 6:.2%}", "text": f"{months * step / 6:.0f}"} for step in range(7)],
         "lines": [
             {
                 "name": line["name"],

@@ -60,10 +60,10 @@ def failed(machine: Node, *arguments: str) -> Run:
 def test_a_variable_that_cannot_be_meant_is_bad_input(bare: Node) -> None:
     before = footprint(bare)
     run = gpuwright(
-        "up", "--yes", "-i", bare.inventory, "-e", '{"cuda_versions": ["99"], "cuda_version": "12.8"}', "--json"
+        "up", "--yes", "-i", bare.inventory, "-e", '{"cuda_versions": ["12.10"], "cuda_version": "12.8"}', "--json"
     )
     assert run.code == 2, str(run)
-    assert "no CUDA 99" in run.json["error"]
+    assert "no CUDA 12.10" in run.json["error"]
     assert "did you mean cuda_versions?" in run.json["suggestions"]
     assert footprint(bare) == before
 

@@ -86,6 +86,21 @@ def is_at(machine: Node, version: str, run: Run) -> None:
     assert machine.shell("find -L /opt/gpuwright/pytorch -perm /022 -not -type l") == ""
 
 
+def test_a_project_that_cannot_be_met_is_refused_before_anything_changes(machine: Node, tmp_path: Path) -> None:
+    wishes(machine, _OLD)
+    (tmp_path / "clash.txt").write_text("torch==2.14.0\n# theirs\nsympy<1.13\n")
+    (tmp_path / "fits.txt").write_text("torch==2.14.0\nsympy>=1.13\n")
+    for run in (machine.plan, machine.up):
+        done = run("--want", f"project={tmp_path / 'clash.txt'}")
+        assert done.code == 3, str(done)
+        (row,) = [each for each in done.host["refusals"] if each["rule"] == "project-clash"]
+        assert "torch==2.14.0 (clash.txt:1); sympy<1.13 (clash.txt:3). uv says: Because" in row["text"]
+    fits = machine.plan("--want", f"project={tmp_path / 'fits.txt'}")
+    assert fits.code == 0, str(fits)
+    assert not [each for each in fits.host["warnings"] if each["rule"] == "project-untried"]
+    assert machine.shell("ls -d /opt/gpuwright /tmp/gpuwright-* /run/gpuwright-pip-* 2>/dev/null || true") == ""
+
+
 def test_uv_builds_what_the_mirror_has(machine: Node) -> None:
     wishes(machine, _OLD)
     is_at(machine, _OLD, machine.up())

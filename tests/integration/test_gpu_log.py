@@ -73,14 +73,15 @@ def test_a_driver_that_hangs_is_told_in_the_log_and_by_the_doctor(machine: Node)
     )
     machine.fault("hanging-smi", clear=True)
     failed = "the last turn of gpuwright-gpu-log.service gave no sample"
-    assert check(machine) == {"status": "warn", "reason": failed}
+    # As bad as the seal of the timer that stands still, which it explains.
+    assert check(machine) == {"status": "fail", "reason": failed}
     machine.shell(f"systemctl start gpuwright-gpu-log.timer; {_TURN}")
     assert check(machine)["status"] == "pass"
 
 
 def test_what_somebody_broke_by_hand_is_named_and_mended(machine: Node) -> None:
     machine.shell(f"systemctl disable --now gpuwright-gpu-log.timer; echo broken > {_PROGRAM}")
-    assert check(machine) == {"status": "warn", "reason": "gpuwright-gpu-log.timer does not run"}
+    assert check(machine) == {"status": "fail", "reason": "gpuwright-gpu-log.timer does not run"}
     mended = up(machine)
     assert (mended.code, mended.components) == (0, {"gpu_log"}), str(mended)
     machine.shell(_TURN)

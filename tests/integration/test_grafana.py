@@ -86,7 +86,7 @@ def server(make_shared_node: Callable[[str, str], Node], tmp_path_factory: pytes
 def test_ports_that_others_hold_are_refused_with_who_holds_them(server: Server) -> None:
     for port in (3000, 9093):
         server.machine.shell(f"systemd-run --unit=test-holds-{port} python3 -m http.server --bind 127.0.0.1 {port}")
-    eventually(lambda: server.machine.shell("ss -Hltn | grep -cE ':(3000|9093) '", check=False).strip() == "2", 20)
+    eventually(lambda: server.machine.shell("ss -Hltn | grep -cE ':(3000|9093) '", check=False).strip() == "2")
     refused = server.run("plan")
     server.machine.shell("systemctl stop test-holds-3000 test-holds-9093")
     found = [row for row in refused.host["conflicts"] if row["rule"] == "monitoring-server.port"]

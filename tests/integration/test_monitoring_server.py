@@ -157,12 +157,19 @@ def address(machine: Node) -> str:
     return engine.docker_text("inspect", "--format", form, settings.container_name(machine.name)).strip()
 
 
-def eventually(holds: Callable[[], bool], seconds: int) -> None:
-    """Fail where something does not hold within some seconds."""
+def eventually(holds: Callable[[], bool], seconds: int = 600) -> None:
+    """Fail where something does not hold within so many seconds, which a busy machine needs. Who does not answer yet is asked again."""
     end = time.monotonic() + seconds
-    while not holds():
+    while not _holds(holds):
         assert time.monotonic() < end, f"not within {seconds} seconds"
         time.sleep(2)
+
+
+def _holds(asked: Callable[[], bool]) -> bool:
+    try:
+        return asked()
+    except SimulationError:
+        return False
 
 
 @pytest.fixture(scope="module")
@@ -248,7 +255,7 @@ def test_the_server_comes_up_and_every_exporter_of_the_inventory_answers(fleet: 
 
     hosts = [each.name for each in fleet.others]
     wished = {(host, job): "up" for host in hosts for job in ("gpu", "node")} | {(fleet.server.name, "node"): "up"}
-    eventually(lambda: fleet.targets() == wished, 60)
+    eventually(lambda: fleet.targets() == wished)
     (check,) = [row for row in fleet.run("doctor").host["checks"] if row["id"] == "monitoring.targets"]
     assert (check["status"], check["measured"]) == ("pass", 7)
     for metric in ("DCGM_FI_DEV_GPU_UTIL", "gpuwright_exporter_up", "gpuwright_gpus"):
@@ -275,7 +282,7 @@ def test_what_is_kept_is_sent_on_to_another_server(fleet: Fleet) -> None:
             return {row["metric"]["host"] for row in found["data"]["result"]} == hosts
         return False
 
-    eventually(arrived, 90)
+    eventually(arrived)
 
 
 def test_secrets_are_in_files_that_the_server_reads_and_nowhere_else(fleet: Fleet) -> None:
@@ -323,7 +330,7 @@ def test_ten_alerts_and_more_reach_the_webhook_within_a_minute_after_their_wait(
     by_textfile = {(names[1], name) for name in ("GpuRowRemapFailed", "GpuPowerBrake", "FabricManagerDown")}
     # Before, all is well and silent; what fired is looked at once more.
     time.sleep(60)
-    eventually(lambda: fleet.query('ALERTS{alertstate="firing"}') == [], 60)
+    eventually(lambda: fleet.query('ALERTS{alertstate="firing"}') == [])
     fleet.server.shell(f"rm -f {HOOK}")
 
     begun = dict.fromkeys(by_exporter, time.time() + LOOKS)
@@ -380,7 +387,7 @@ def test_every_query_of_every_dashboard_finds_something(fleet: Fleet) -> None:
         return all(queries.values())
 
     with contextlib.suppress(AssertionError):
-        eventually(all_found, 120)
+        eventually(all_found)
     assert [key for key, found in queries.items() if not found] == []
 
 
@@ -389,12 +396,12 @@ def test_an_exporter_that_is_gone_is_told_and_a_machine_that_is_gone_silences_it
     # Two versions of the driver would be the reason for an exporter that is gone, and silence it.
     second.fault("version-mismatch", clear=True)
     turn(second)
-    eventually(lambda: (second.name, "DriverLibraryMismatch") not in fleet.active(), 150)
+    eventually(lambda: (second.name, "DriverLibraryMismatch") not in fleet.active())
     # Without its socket: the next question would start it again.
     second.shell("systemctl stop gpuwright-gpu-exporter.socket gpuwright-gpu-exporter")
-    eventually(lambda: (second.name, "ExporterGone") in fleet.active(), 120)
+    eventually(lambda: (second.name, "ExporterGone") in fleet.active())
     second.shell(f"systemctl stop gpuwright-node-exporter.socket {NODE_EXPORTER}")
-    eventually(lambda: {name for host, name in fleet.active() if host == second.name} == {"NodeGone"}, 150)
+    eventually(lambda: {name for host, name in fleet.active() if host == second.name} == {"NodeGone"})
     second.shell(f"systemctl start gpuwright-gpu-exporter {NODE_EXPORTER}")  # and the sockets with them
 
 
@@ -432,13 +439,13 @@ def test_a_host_that_leaves_and_a_receiver_less_are_gone_with_the_next_run(fleet
     hosts[fleet.server.name] |= {"monitoring_receivers": {}, "monitoring_remote_write": []}
     run = fleet.run("up")
     assert run.code == 0, str(run)
-    eventually(lambda: {host for host, _job in fleet.targets()} == set(hosts) - {gone}, 30)
+    eventually(lambda: {host for host, _job in fleet.targets()} == set(hosts) - {gone})
     assert fleet.server.shell(f"ls {FILES}secret-*").split() == [f"{FILES}secret-scrape"]
 
 
 def test_it_goes_on_after_a_boot(fleet: Fleet) -> None:
     fleet.server.reboot()
-    eventually(lambda: bool(fleet.targets()), 60)
+    eventually(lambda: bool(fleet.targets()))
     assert fleet.query("count_over_time(node_load1[30m]) > 4"), "what was kept before the boot is there"
 
 

@@ -66,10 +66,10 @@ def take_away(machine: Node) -> None:
     machine.shell(f"rm -f {_FILE}; cp /root/dnf.conf {_SETTINGS}; cp /root/rocky.repo {_OWN}")
 
 
-def named_by_doctor(machine: Node) -> list[str]:
-    """What the check of the sources says."""
+def named_by_doctor(machine: Node, check_id: str = "packages.sources") -> list[str]:
+    """What the check of the sources says, or another one."""
     checks = machine.run("doctor", *_WISH).host["checks"]
-    return [check["reason"] for check in checks if check["id"] == "packages.sources" and check["status"] != "pass"]
+    return [check["reason"] for check in checks if check["id"] == check_id and check["status"] != "pass"]
 
 
 def changed(before: dict[str, str], after: dict[str, str]) -> set[str]:
@@ -94,6 +94,32 @@ def test_what_dnf_does_nothing_over_is_refused_and_named(bare: Node, case: tuple
     assert refused.host["refusals"][0]["remedy"].startswith("correct that entry")
     assert f"dnf cannot read {place_of_doctor}" in told
     assert changed(before, after) == set()
+
+
+#: What keeps packages out: the file, what is added to it, the rule that is told, a package, and whether doctor sees it without asking dnf.
+_HIDES = {
+    "settings": (_SETTINGS, "exclude=nvidia* kernel*", "exclude=nvidia*", "nvidia-driver-cuda", True),
+    "all others": (_SETTINGS, "includepkgs=bash glibc*", "includepkgs=bash glibc*", "nvidia-driver-cuda", True),
+    "repository": (_OWN, "excludepkgs=kernel-devel*", "[baseos] exclude=kernel-devel*", "kernel-devel-matched", False),
+    "dependency": (_SETTINGS, "exclude=libnvidia-ml", "exclude=libnvidia-ml", "libnvidia-ml", False),
+}
+
+
+@pytest.mark.parametrize("case", _HIDES.values(), ids=_HIDES)
+def test_what_keeps_packages_from_dnf_is_refused_and_named(bare: Node, case: tuple[str, str, str, str, bool]) -> None:
+    path, line, rule, package, seen = case
+    bare.shell(f"printf '%s\n' '{line}' >> {path}")
+    try:
+        refused = bare.plan(*_WISH)
+        told = named_by_doctor(bare, "packages.hidden")
+    finally:
+        take_away(bare)
+    assert refused.code == 3, str(refused)
+    assert {row["rule"] for row in refused.host["refusals"]} == {"index-hidden"}, str(refused)
+    words = [row["text"] for row in refused.host["refusals"] if f"({rule})" in row["text"]]
+    assert [text.startswith(f"{path} keeps ") and package in text for text in words] == [True], str(refused)
+    assert bool(told) is seen
+    assert all(text.startswith(f"{path} keeps ") for text in told)
 
 
 def test_what_dnf_does_without_is_named_and_stops_nobody(bare: Node) -> None:

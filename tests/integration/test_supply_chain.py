@@ -85,7 +85,7 @@ def play(machine: Node, folder: Path, **changes: Any) -> subprocess.CompletedPro
     where = machine_from_options(["H100"], "debian-13", "x86_64", {}, load_rules())
     (framework,) = resolver.resolve(where, wish, load_rules())["stack"]["frameworks"]
     stack: Any = {"frameworks": [{**framework, **changes}]}
-    nothing: Any = {"packages": {}, "rebuild": [], "install": []}
+    nothing: Any = {"packages": {}, "rebuild": [], "builds": {}, "install": []}
     work = frameworks.COMPONENT.steps["begin"](Context(facts=bare(), stack=stack), nothing)
     variables = {
         "gpuwright_standalone": False,

@@ -127,9 +127,14 @@ def test_the_next_run_changes_nothing_also_when_it_looks_at_everything(watched: 
 
 
 def test_a_turn_changes_nothing_but_its_record_and_the_metrics(watched: Watched) -> None:
+    # A turn of the timer's own would have its directory in /tmp meanwhile.
+    watched.node.shell(f"systemctl stop gpuwright-watch.timer gpuwright-watch.service; cp {_RECORD} /root/watch.json")
     before = watched.node.tree()
     watched.turn()
     changed = snapshot.differences(before, watched.node.tree())
+    # That turn found the timer stopped, and told it: what follows begins as if it had not.
+    watched.node.shell(f"mv /root/watch.json {_RECORD}; systemctl start gpuwright-watch.timer")
+    assert [post["state"] for post in watched.told()[0]] == ["not proven"]
     ours = {path: path.rpartition("/")[0] for path in (_RECORD, _FIRST)}
     assert set(changed) == {*ours, *ours.values()}
 
@@ -146,7 +151,9 @@ def test_the_timer_by_itself_tells_that_a_card_fails_and_that_it_is_well_again(w
     watched.node.fault("ecc")
     watched.waits_for_a_post()
     watched.turn()
-    (post,), subjects = watched.told()
+    posts, subjects = watched.told()
+    assert len(posts) == 1, json.dumps(posts)
+    (post,) = posts
     host = watched.node.shell("hostname").strip()
     assert (post["host"], post["state"], subjects) == (host, "not proven", [f"{host} is not proven"])
     assert any(reason.startswith("ecc.") for reason in post["reasons"]), post

@@ -225,6 +225,7 @@ _NAMES = [row["name"] for row in naive.rows("gpus", "rows")]
 _SXM = [name for name in _NAMES if "SXM" in name]
 _SYSTEMS = [row["os"] for row in naive.rows("systems", "rows")]
 _arches = st.sampled_from(["x86_64", "x86_64", "x86_64", "aarch64"])
+_ON_ARM = {row["name"] for row in naive.rows("gpus", "rows") if "arch" in row}
 _keys = st.sampled_from([{}, {}, KEYS])
 _days = st.sampled_from(DAYS).map(date.isoformat)
 
@@ -242,10 +243,12 @@ def described(draw: st.DrawFn) -> Any:
         "glibc": st.sampled_from(["2.31", "2.35", "2.41", "2.43"]),
     }
     said = draw(st.lists(st.sampled_from(sorted(optional)), unique=True, max_size=4))
+    cards = draw(st.one_of([_several(_NAMES)] * 7 + [st.sampled_from(_SXM).map(lambda name: [name] * 8)]))
+    arch = draw(_arches)
     return {
-        "gpus": draw(st.one_of([_several(_NAMES)] * 7 + [st.sampled_from(_SXM).map(lambda name: [name] * 8)])),
+        "gpus": cards,
         "os": draw(st.sampled_from(_SYSTEMS)),
-        "arch": draw(_arches),
+        "arch": "aarch64" if _ON_ARM & set(cards) else arch,
         "assume": [f"{key}={draw(optional[key])}" for key in said],
         "today": draw(_days),
         "keys": draw(_keys),
@@ -273,7 +276,7 @@ def observed(draw: st.DrawFn) -> Any:
     facts["environment"]["kind"] = draw(st.sampled_from(["bare", "bare", "bare", "vm", "container", "wsl"]))
     kernel = draw(st.sampled_from([*KERNELS, None]))
     facts["kernel"] |= {"running": kernel, "next": draw(st.sampled_from([kernel, None]))}
-    screens = [{"card": "card0", "connector": "DP-1", "bus_id": card["bus_id"]} for card in facts["pci"]["gpus"]]
+    screens = [card["bus_id"] for card in facts["pci"]["gpus"]]
     facts["display"]["nvidia_screens"] = screens[: draw(st.sampled_from([0, 1]))]
     versions = draw(st.lists(st.sampled_from([*PYTHONS, None]), max_size=3))
     facts["python"]["interpreters"] = [{"path": "/usr/bin/python3", "version": each} for each in versions]
@@ -378,7 +381,8 @@ def exceptions(draw: st.DrawFn) -> Question:
     machine = draw(described())
     said = [each for each in machine["assume"] if not each.startswith("python=")]
     assume = [*said, f"python={draw(st.sampled_from(pythons))}"]
-    return Question({**machine, "gpus": [card["name"]], "assume": assume}, (wants,))
+    arch = card.get("arch", machine["arch"])
+    return Question({**machine, "gpus": [card["name"]], "arch": arch, "assume": assume}, (wants,))
 
 
 def _limited(release: naive.Row, limit: naive.Row) -> bool:

@@ -49,6 +49,14 @@ class Rest(TypedDict, total=False):
     remedy: Optional[str]
 
 
+def again(what: str) -> str:
+    """What a person does where a file of a package is gone or broken: the list of packages does not tell it, so no plan mends it."""
+    return (
+        f"install the package that brings {what} again (apt-get install --reinstall NAME, or dnf reinstall NAME; dpkg -S and dnf provides "
+        "name it)"
+    )
+
+
 # Control characters (but not tab and newline), the C1 block and the marks that turn the direction of text:
 # output of a broken program must not move a terminal's cursor nor hide what a report says.
 _UNPRINTABLE = re.compile(

@@ -85,7 +85,8 @@ def holders(root: str = "/", owner: int = 0) -> Seen:
         return [], None if root != "/" else f"/proc could not be listed: {exc.strerror or exc}"
     looks = [(pid, _look(root, pid, owner)) for pid in pids]
     unread = [pid for pid, seen in looks if seen is False]
-    why = f"the open files of {len(unread)} processes could not be read (pid {unread[0]} is one)" if unread else None
+    more = f" and {len(unread) - 1} more" if len(unread) > 1 else ""
+    why = f"the open files of process {unread[0]}{more} could not be read" if unread else None
     return [seen for _pid, seen in looks if not isinstance(seen, bool)], why
 
 

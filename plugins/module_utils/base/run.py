@@ -58,11 +58,12 @@ _BOUND = (
 )
 
 
-def bound(argv: Sequence[str], without: Sequence[str] = ()) -> list[str]:
+def bound(argv: Sequence[str], without: Sequence[str] = (), before: str = "") -> list[str]:
     """The command line of a program, by its path, that ends with this process even where that is killed (SIGKILL), so that nothing goes on
-    to write where the next run works. `without`: how the variables begin that it is not given.
+    to write where the next run works. `without`: how the variables begin that it is not given. `before`: lines of Python that its process
+    runs first; the kernel forgets whom it ends with where they make it another user's, so that is asked for after them.
     """
-    return [sys.executable, "-I", "-c", _BOUND, str(os.getpid()), ",".join(without), *argv]
+    return [sys.executable, "-I", "-c", before + _BOUND, str(os.getpid()), ",".join(without), *argv]
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

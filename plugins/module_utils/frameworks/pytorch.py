@@ -30,7 +30,12 @@ except BaseException as error:
     sys.exit(0)
 say("import", version=torch.__version__, cuda=torch.version.cuda)
 def multiply(index):
-    ones = torch.ones((256, 256), device="cpu" if index is None else "cuda:%d" % index)
+    device = "cpu" if index is None else "cuda:%d" % index
+    # cuDNN loads its parts for a convolution, and not for a product: 4 * 14 * 14 values, each the sum of 8 * 3 * 3 ones.
+    found = torch.nn.functional.conv2d(torch.ones((1, 8, 16, 16), device=device), torch.ones((4, 8, 3, 3), device=device))
+    if found.sum().item() != 56448.0:
+        raise RuntimeError("a convolution of ones gives %r in place of 56448.0" % found.sum().item())
+    ones = torch.ones((256, 256), device=device)
     return (ones @ ones).sum().item()
 """
     + CARDS

@@ -13,7 +13,7 @@ import re
 import time
 from typing import Callable, Dict, List, NamedTuple, Optional, Protocol, Sequence, Set, Tuple
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, run
+from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, run, words
 from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
 
 CARDS = "container.cards"
@@ -43,18 +43,19 @@ _NO_SLEEP = re.compile(r"\bsleep\b.*(?:not found|no such file)", re.IGNORECASE |
 _TROUBLES: Tuple[Tuple[str, str], ...] = (
     (
         r"could not select device driver|nvidia-container-runtime-hook",
-        "run gpuwright up, which gives the engine the toolkit; Docker finds its hook when it starts",
+        "see the check container.daemon_json; Docker finds the toolkit's hook when it starts: systemctl restart docker.service, when its "
+        "containers may stop. Where the hook itself is not there, " + checks.again("nvidia-container-runtime-hook"),
     ),
     (
         r"unresolvable CDI devices|no such device|CDI.*not (?:supported|enabled)|CDI device injection failed",
-        "run gpuwright up, or systemctl restart nvidia-cdi-refresh.service; see the check container.cdi",
+        "systemctl restart nvidia-cdi-refresh.service, then prove again; see the check container.cdi",
     ),
     (
         r"unsatisfied condition|requirement error",
         "the image asks for a newer driver: gpuwright resolve names the tag that fits this one, container-image=auto takes it",
     ),
 )
-_ELSE = "read what it says, run gpuwright up, and see the checks container.cdi and container.device_links"
+_ELSE = "read what it says, and see the checks container.cdi and container.device_links"
 
 
 class Question(NamedTuple):
@@ -125,7 +126,8 @@ def _image(question: Question, runner: Runner) -> Tuple[Optional[str], Optional[
 
 def _no_image(question: Question, said: str) -> Check:
     if _CONNECTS.search(said):
-        reason, remedy = f"{question.engine} cannot be asked", "run gpuwright up, which starts it; run as root"
+        reason = f"{question.engine} cannot be asked"
+        remedy = f"ask as root; where it does not run, {question.engine} info says why"
     elif said and not _ABSENT.search(said):
         reason, remedy = (
             f"{question.engine} cannot be asked for its images",
@@ -196,7 +198,9 @@ def _ask(check_id: str, question: Question, way: str, name: str, host: Set[str],
     inside = uuids(answer.out)
     if inside == host and answer.ok:
         return checks.passed(
-            check_id, reason=f"{what} sees the host's {len(host)} cards and parts{when}", measured=len(inside)
+            check_id,
+            reason=f"{what} sees the host's {words.count(len(host), 'cards')} and parts{when}",
+            measured=len(inside),
         )
     return checks.failed(
         check_id,

@@ -18,7 +18,7 @@ import signal
 import time
 from typing import TYPE_CHECKING, Dict, List, NamedTuple, Optional, TypedDict, cast
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
+from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, words
 from ansible_collections.gpuwright.node.plugins.module_utils.measure import cuda_driver
 from ansible_collections.gpuwright.node.plugins.module_utils.measure.cuda_driver import CallFailure, Driver, Failed, Say
 
@@ -194,7 +194,7 @@ def _no_library(path: str, error: str) -> Check:
         f"{path} cannot be opened, so CUDA cannot be tried",
         evidence=error,
         action="install",
-        remedy="install the driver's user-space part (gpuwright up does) and run ldconfig",
+        remedy=f"{checks.again('libcuda.so.1')}, and run ldconfig",
     )
 
 
@@ -251,7 +251,7 @@ def _judge_count(count: int, expected: Optional[int]) -> Check:
         measured=count,
         expected=expected,
         unit="cards",
-        reason=None if ok else f"CUDA sees {count} cards",
+        reason=None if ok else f"CUDA sees {words.count(count, 'cards')}",
         action="reboot",
         remedy="compare with nvidia-smi -L; a card that CUDA does not see is lost, withheld or partitioned",
     )

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Dict, List, NamedTuple, Optional, Sequence
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
+from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, words
 from ansible_collections.gpuwright.node.plugins.module_utils.measure import dcgm_errors, dcgm_json
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def _all_cards(question: Question, document: Document) -> List[Check]:
         checks.judged(
             "dcgm.cards",
             ok,
-            reason=None if ok else f"{expected} cards are expected and DCGM tested {document.cards}",
+            reason=None if ok else f"{words.count(expected, 'cards', 'are')} expected and DCGM tested {document.cards}",
             action="check_hardware",
             remedy="compare 'dcgmi discovery -l' with 'nvidia-smi -L' and with the cards on the PCI bus",
             **rest,

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from typing import Dict, FrozenSet, NamedTuple, Optional
 
+from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
+
 
 class Deed(NamedTuple):
     """What is done about an error: one of the actions of a check, and in words."""
@@ -31,7 +33,10 @@ _RESTART_SERVICE = Deed(
     "restart_service",
     "look at the service that the error speaks of (fabric manager, IMEX, nv-hostengine) and its log, and restart it",
 )
-_INSTALL = Deed("install", "install the driver and its libraries in one version (gpuwright up does), then prove again")
+_INSTALL = Deed(
+    "install",
+    "have the driver and its libraries in one version (the check driver.version_match says how), then prove again",
+)
 _CONFIGURE = Deed("configure", "correct the setting that the error names, then prove again")
 _INSPECT = Deed(
     "check_hardware",
@@ -237,7 +242,7 @@ ENDINGS: Dict[int, Ending] = {
         "reboot",
         "look in the kernel log for Xid 79 and 119, and reboot the host",
     ),
-    200: Ending("DCGM could not load NVML", "install", "install the driver's user-space part (gpuwright up does)"),
+    200: Ending("DCGM could not load NVML", "install", checks.again("libnvidia-ml.so.1")),
     202: Ending("DCGM is paused", "restart_service", _ENGINE),
     203: Ending("the diagnostic was killed", None, "look in the kernel log for a lack of memory, then prove again"),
     204: Ending(

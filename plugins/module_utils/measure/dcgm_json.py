@@ -23,6 +23,8 @@ import json
 import re
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
+from ansible_collections.gpuwright.node.plugins.module_utils.base import words
+
 #: Names of the document, the newest first.
 _KEYS = ("DCGM Diagnostic", "DCGM GPU Diagnostic")
 #: More results than 64 cards have in 20 tests are no diagnostic.
@@ -191,7 +193,7 @@ def _findings(told: object) -> Tuple[Finding, ...]:
     entries = told if isinstance(told, list) else [told]
     if len(entries) > _MOST_FINDINGS:
         # The first errors are told, and one that says how many there were: it has no number, so it counts as a grave one.
-        more = f"{len(entries)} errors, of which {_MOST_FINDINGS} are told"
+        more = f"{words.count(len(entries), 'errors')}, of which {_MOST_FINDINGS} are told"
         entries = [*entries[:_MOST_FINDINGS], more]
     return tuple(_finding(entry) for entry in entries if entry not in (None, "", {}))
 

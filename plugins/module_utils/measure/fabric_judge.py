@@ -14,16 +14,37 @@ if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
 
 MANAGER = "nvidia-fabricmanager.service"
+# Of such a driver nothing is changed.
+_BY_HAND = "beside a driver of a .run file or an image install nvidia-fabricmanager of that version yourself and enable its service"
 
 
 def judge_fabric(view: View) -> List[Check]:
     """Hosts with NVSwitches, on the bus or behind NVLink 5, need the fabric manager, of exactly the driver's version."""
     if not view.get("pci.nvswitches") and not view.get("pci.nvlink5"):
-        return []
+        return _without_switches(view)
     result = [_runs(view), _version(view)]
     if view.get("pci.nvlink5"):
         result.append(_subnet_transport(view))
     return result
+
+
+def _without_switches(view: View) -> List[Check]:
+    """The fabric manager of a guide for other machines: it fails, and what is looked for is no fault of the cards."""
+    state = (view.get("services") or {}).get(MANAGER)
+    known = view.get("pci.nvswitches") is not None and view.get("pci.nvlink5") is not None
+    if not known or not isinstance(state, Mapping) or state.get("active") != "failed":
+        return []
+    reason = "the fabric manager failed, and there is no NVSwitch here that it could manage: no card needs it"
+    return [
+        checks.failed(
+            "fabricmanager",
+            "warning",
+            measured="failed",
+            reason=reason,
+            action="configure",
+            remedy=f"'systemctl disable --now {MANAGER}', or remove its package",
+        )
+    ]
 
 
 def _runs(view: View) -> Check:
@@ -43,7 +64,8 @@ def _runs(view: View) -> Check:
         else f"the host has NVSwitches and the fabric manager {cause}: CUDA fails with error 802 (system not yet initialized), "
         "although nvidia-smi shows the cards",
         action="restart_service",
-        remedy=f"{UP}, which installs it at exactly the driver's version and starts it; its log (journalctl -u) says why it stopped",
+        remedy=f"{UP}, which installs it at exactly the driver's version and starts it; {_BY_HAND}; its log (journalctl -u) says "
+        "why it stopped",
     )
 
 
@@ -65,7 +87,7 @@ def _version(view: View) -> Check:
         if ok
         else f"the fabric manager is {upstream(found)} and the driver {driver}: it only starts where both are exactly the same",
         action="install",
-        remedy=f"{UP}, which takes the build of the driver's version from the package index",
+        remedy=f"{UP}, which takes the build of the driver's version from the package index; {_BY_HAND}",
     )
 
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
-import tempfile
+import stat
 from itertools import islice
 from typing import Dict, List, Mapping, Match, NamedTuple, Optional, Pattern, Sequence, Set, Tuple, TypedDict
 
@@ -94,13 +93,10 @@ def ask(
         "reach": [group.address, group.port],
         "patience": group.patience,
     }
-    place = tempfile.mkdtemp(prefix="gpuwright-fabric-")
-    try:
+    with framework_load.scratch() as place:
         environment = environment_for(group.interface, place)
-        answer = framework_load.run_program("ranks", python, settings, limit(group, seconds), environment, runner)
+        answer = framework_load.run_ranks(python, settings, limit(group, seconds), environment, runner)
         return answer, _logs(place)
-    finally:
-        shutil.rmtree(place, ignore_errors=True)
 
 
 def limit(group: Group, seconds: int) -> float:
@@ -113,16 +109,25 @@ def environment_for(interface: Optional[str], place: str) -> Dict[str, str]:
     # NCCL takes a name for the beginning of one, where = does not stand before it; gloo takes it as it is.
     by = {"NCCL_SOCKET_IFNAME": "=" + interface, "GLOO_SOCKET_IFNAME": interface} if interface else {}
     log = {**_LOG_SETTINGS, "NCCL_DEBUG_FILE": os.path.join(place, "nccl.%p")}
-    return {**framework_load.ENVIRONMENT, **by, **log}
+    return {**framework_load.ENVIRONMENT, **framework_load.at_home(place), **by, **log}
 
 
 def _logs(place: str) -> str:
     """The beginnings of the files that NCCL wrote, one after the other."""
-    texts = []
-    for name in sorted(os.listdir(place))[:_MOST_LOGS]:
-        with open(os.path.join(place, name), "rb") as stream:
-            texts.append(stream.read(_MOST_LOG).decode("utf-8", "replace"))
-    return "\n".join(texts)
+    return "\n".join(_beginning(os.path.join(place, name)) for name in sorted(os.listdir(place))[:_MOST_LOGS])
+
+
+def _beginning(path: str) -> str:
+    """The beginning of a regular file: who got into a rank may have put a link or a pipe in its place."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return ""
+    try:
+        is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
+        return os.read(descriptor, _MOST_LOG).decode("utf-8", "replace") if is_file else ""
+    finally:
+        os.close(descriptor)
 
 
 def network_of(log: str) -> Network:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Dict, List, Optional, Sequence, Tuple
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import addresses, checks, run
+from ansible_collections.gpuwright.node.plugins.module_utils.base import addresses, checks, run, words
 from ansible_collections.gpuwright.node.plugins.module_utils.measure import framework_load, framework_load_judge
 from ansible_collections.gpuwright.node.plugins.module_utils.measure.fabric_host import FabricHost, Port
 from ansible_collections.gpuwright.node.plugins.module_utils.measure.fabric_load import Group, Network
@@ -39,7 +39,7 @@ def judge(group: Group, answer: run.Result, network: Network, host: FabricHost, 
     broken = framework_load_judge.not_begun(None, answer, steps)
     if broken:
         return [{**broken, "id": "fabric.runs"}, *judge_host(host)]
-    started = f"{group.here} ranks of this host were started"
+    started = f"{words.count(group.here, 'ranks')} of this host {words.verb(group.here, 'were')} started"
     found = [checks.passed("fabric.runs", reason=started, measured=group.here, unit="ranks")]
     joined = _joined(group, answer, steps, host)
     found.append(joined)
@@ -190,7 +190,9 @@ def _results(group: Group, steps: Sequence[Step]) -> Check:
         measured=len(wrong),
         expected=0,
         unit="wrong results",
-        reason="wrong: " + ", ".join(wrong[:10]) if wrong else f"{len(told)} results are right on all ranks",
+        reason="wrong: " + ", ".join(wrong[:10])
+        if wrong
+        else f"{words.count(len(told), 'results', 'are')} right on all ranks",
         action="check_hardware",
         remedy="prove each pair of hosts by itself, to find the one that is wrong; take it out of use",
     )
@@ -212,7 +214,8 @@ def _collectives(group: Group, steps: Sequence[Step]) -> List[Check]:
             found.append(checks.incomplete(check_id, "it ended without a figure", remedy="prove again"))
         else:
             row = max(mine, key=lambda each: int(str(each["bytes"])))
-            told = f"busbw of {row['ranks']} ranks by {row['backend']}, {int(str(row['bytes'])) >> 20} MiB, algbw {row['algbw_gbs']}"
+            ranks = words.count(row["ranks"], "ranks")
+            told = f"busbw of {ranks} by {row['backend']}, {int(str(row['bytes'])) >> 20} MiB, algbw {row['algbw_gbs']}"
             reason = f"{told}; no floor is known between hosts, so it is told and not judged"
             found.append(checks.skipped(check_id, reason, measured=row["busbw_gbs"], unit="GB/s"))
     return found

@@ -12,7 +12,6 @@ import errno
 import json
 import os
 import re
-import sys
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -28,7 +27,7 @@ from typing import (
     cast,
 )
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, ownership, run
+from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, ownership, run, words
 from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import ABOUT, About
 
 if TYPE_CHECKING:
@@ -67,13 +66,23 @@ say("start", python=sys.version.split()[0])
 
 # As an ordinary user: root gets in everywhere, those who will work with the environment do not. It says that it changed before it goes on,
 # so that what follows is about the environment.
-_NOBODY = 65534
-AS_A_USER = f"""
-import json, os, sys
-os.setgroups([]); os.setgid({_NOBODY}); os.setuid({_NOBODY}); os.chdir("/")
-sys.stdout.write({MARK!r} + json.dumps({{"step": "user"}}) + "\\n")
+NOBODY = 65534
+# Adapters for RDMA read memory that stays in its place, and only root locks any amount of it: the limit is raised, where that is allowed.
+# The patterns of the devices are expanded while the process is root's, so that no closed directory hides one; all is imported by then too,
+# since root's own Python may be closed to others.
+_AS_A_USER = f"""
+import ctypes, glob, json, os, resource, sys
+try:
+    resource.setrlimit(resource.RLIMIT_MEMLOCK, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+except (OSError, ValueError):
+    pass
+devices = [path for pattern in %s for path in sorted(glob.glob(pattern))]
+os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY}); os.chdir("/")
+closed = ", ".join(path for path in devices if not os.access(path, os.R_OK | os.W_OK))
+sys.stdout.write({MARK!r} + json.dumps(dict(step="user", closed=closed)) + "\\n")
 sys.stdout.flush()
-os.execv(sys.argv[1], sys.argv[1:])
+if closed:
+    sys.exit(1)
 """
 _IMPORT = """
 from importlib import import_module
@@ -120,7 +129,14 @@ class Step(TypedDict, total=False):
     error: str
 
 
+# What has the loader take other libraries than a program's own (ld.so(8)).
+_LOADER = ("LD_LIBRARY_PATH", "LD_PRELOAD", "LD_AUDIT")
+_LIBRARY = re.compile(r"(/[^\s:'\"]+\.so[.0-9]*)")
 _ENVIRONMENT = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+#: Where an ordinary look sees nothing of it, it has to be out of the way before a plan builds it.
+ANEW = "move the environment away and run gpuwright up, which builds it anew"
 
 
 # Why an interpreter is not started, and what a person does.
@@ -134,14 +150,20 @@ _NOT_STARTED: Dict[Optional[int], Tuple[str, str, str]] = {
     errno.ENOEXEC: (
         "is no program that this machine can execute",
         "install",
-        "gpuwright up builds the environment anew, with an interpreter for this machine",
+        ANEW,
     ),
-    None: ("does not start", "install", "gpuwright up builds the environment anew"),
+    None: ("does not start", "install", ANEW),
 }
 
 
 # What a framework says when it finds no card, and what that means. The first match decides.
 _CUDA_TROUBLES: Tuple[Tuple[str, str, str, str], ...] = (
+    (
+        r"SUBLIBRARY_(VERSION_MISMATCH|LOADING_FAILED)",
+        "cuDNN loads parts of another cuDNN: its own package lacks one, and the system's stands in for it",
+        "configure",
+        "remove the system's cuDNN of another CUDA (libcudnn9-cuda-12 beside CUDA 13), or ask for another release (pytorch issue 188892)",
+    ),
     (
         r"driver.*too old|driver version is insufficient|CUDA driver version",
         "the framework's CUDA is newer than the driver supports",
@@ -152,7 +174,7 @@ _CUDA_TROUBLES: Tuple[Tuple[str, str, str, str], ...] = (
         r"no NVIDIA driver|Could not find cuda drivers|libcuda\.so\S* .*(cannot open|not found)|cuInit: UNKNOWN ERROR \(303\)",
         "the framework finds no NVIDIA driver",
         "install",
-        "install and load the driver: gpuwright up",
+        "see the checks driver.* and smi.*, which name the cause",
     ),
     (
         r"no NVIDIA GPU|no CUDA-capable device|CUDA_ERROR_NO_DEVICE|No CUDA GPUs are available|cuInit answered (error )?100\b",
@@ -164,7 +186,7 @@ _CUDA_TROUBLES: Tuple[Tuple[str, str, str, str], ...] = (
         r"Cannot dlopen some GPU|cannot open shared object file|Unable to load cu|not found.*lib(cudnn|cublas|cudart)|DynamicLibNotFound",
         "a CUDA library of the framework's own is missing in its environment",
         "install",
-        "gpuwright up builds the environment anew",
+        ANEW,
     ),
     (
         r"error 802|SYSTEM_NOT_READY|system not yet initialized",
@@ -226,14 +248,61 @@ def _environment(name: str) -> Dict[str, str]:
     return {**_ENVIRONMENT, **ABOUT[name].environment}
 
 
-def ask(python: str, name: str, timeout: float, runner: Any = run.run) -> Any:
-    """Run the framework's program in its environment: isolated (-I), leaving no compiled files there (-B)."""
-    return runner([python, "-I", "-B", "-c", program(name)], timeout=timeout, env=_environment(name))
+def ask(python: str, name: str, timeout: float, runner: Any = run.run, without: Sequence[str] = ()) -> Any:
+    """Run the framework's program in its environment: isolated (-I), leaving no compiled files there (-B). ``without``: variables that do
+    not count.
+    """
+    env = {**_environment(name), **dict.fromkeys(without, "")}
+    return runner([python, "-I", "-B", "-c", program(name)], timeout=timeout, env=env)
+
+
+def loader_variables() -> List[str]:
+    """The variables that are set here and have programs load other libraries than their own."""
+    return [name for name in _LOADER if os.environ.get(name)]
+
+
+def is_sound(found: Sequence[Check]) -> bool:
+    """Whether nothing of what was judged is wrong, or unknown."""
+    return not any(check["status"] in ("fail", "incomplete") for check in found)
+
+
+def of_loader(found: Sequence[Check], names: Sequence[str]) -> List[Check]:
+    """The checks of a framework that works without these variables and not with them: they are the cause, and no build mends it."""
+    told = " and ".join(f"{name}={os.environ[name]}" for name in names)
+    return [_of_loader(check, told, names) if check["status"] in ("fail", "incomplete") else check for check in found]
+
+
+def _of_loader(check: Check, told: str, names: Sequence[str]) -> Check:
+    evidence = str(check["evidence"] or check["reason"])
+    library = next((each for each in _LIBRARY.findall(evidence) if _is_of(each, names)), None)
+    what = f", which has {library}" if library else ""
+    return checks.failed(
+        check["id"],
+        gpu=check["gpu"],
+        reason=f"{check['reason']} with {told}{what}, and it works without",
+        evidence=evidence,
+        action="configure",
+        remedy=f"unset {' '.join(names)}, or take out of it what is not the driver's; look in ~/.bashrc, /etc/environment and the modules "
+        "that set it; then prove again",
+    )
+
+
+def _is_of(library: str, names: Sequence[str]) -> bool:
+    """Whether a file is one that variables have loaded: itself, or in a directory that they name."""
+    places = [place for name in names for place in re.split("[: ]", os.environ[name]) if place]
+    return library in places or os.path.dirname(library) in [place.rstrip("/") for place in places]
+
+
+def as_a_user(argv: Sequence[str], devices: Sequence[str] = (), without: Sequence[str] = ()) -> List[str]:
+    """The command line of a program that root starts and an ordinary user is (run.bound). It is not begun where that user may not open what
+    there is of ``devices``, patterns of paths.
+    """
+    return run.bound(argv, without, _AS_A_USER % json.dumps(list(devices)))
 
 
 def ask_as_user(python: str, name: str, timeout: float, runner: Any = run.run) -> Any:
     """Import the framework in its environment as an ordinary user (nobody's number); only root may ask so."""
-    words = [sys.executable, "-I", "-c", AS_A_USER, python, "-I", "-B", "-c", HEAD + _IMPORT % ABOUT[name].module]
+    words = as_a_user([python, "-I", "-B", "-c", HEAD + _IMPORT % ABOUT[name].module])
     # A user's home and scratch directory are not root's.
     return runner(words, timeout=timeout, env={**_environment(name), "HOME": "/nonexistent", "TMPDIR": "/tmp"})  # noqa: S108
 
@@ -261,7 +330,7 @@ def _shut(reason: str, evidence: str) -> Check:
         reason=reason,
         evidence=evidence,
         action="configure",
-        remedy="open the directories on the way to it for all (chmod o+rx); gpuwright up sets those below /opt/gpuwright itself",
+        remedy="open the directories on the way to it for all (chmod o+rx)",
     )
 
 
@@ -333,7 +402,7 @@ def judge(
     if "end" not in steps:
         result.append(_broken_off(framework, answer, "framework.compute"))
     elif len(computed) < wanted:
-        reason = f"{framework.title} told a result of {len(computed)} devices, where {wanted} were to compute"
+        reason = f"{framework.title} told a result of {words.count(len(computed), 'devices')}, where {wanted} were to compute"
         result.append(checks.incomplete("framework.compute", reason, remedy="prove again"))
     return result
 
@@ -392,7 +461,7 @@ def _judge_version(framework: About, found: str, wanted: Optional[str]) -> Check
         expected=wanted,
         action="install",
         reason=None if ok else f"{framework.title} {found} is installed where {wanted} is wanted",
-        remedy="gpuwright up installs the wanted version",
+        remedy=ANEW,
     )
 
 
@@ -416,7 +485,7 @@ def _judge_cuda(
             reason=f"this build of {framework.title} is for the processor only",
             evidence=imported["version"],
             action="install",
-            remedy="gpuwright up installs the build for CUDA",
+            remedy=ANEW,
             **rest,
         )
     if not told["available"]:

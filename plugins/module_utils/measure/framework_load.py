@@ -9,6 +9,7 @@ children.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -19,6 +20,7 @@ from typing import (
     TYPE_CHECKING,
     Callable,
     Dict,
+    Iterator,
     List,
     Mapping,
     NamedTuple,
@@ -56,6 +58,15 @@ _WITHOUT = ("NVIDIA_TF32_OVERRIDE", "GPUWRIGHT_RANK", "MASTER_", "WORLD_SIZE", "
 ENVIRONMENT = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "PYTHONDONTWRITEBYTECODE": "1"}
 # The ranks are on one node: they find each other by the loopback device, whatever the host's name leads to.
 _ENVIRONMENT = {**ENVIRONMENT, "GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
+# What ranks on cards open: the cards, the adapters for RDMA, and the channel between the nodes of one NVLink domain. All users of a host
+# may, where nobody closed them.
+_DEVICES = (
+    "/dev/nvidia[0-9]*",
+    "/dev/nvidiactl",
+    "/dev/nvidia-uvm",
+    "/dev/nvidia-caps-imex-channels/channel0",
+    "/dev/infiniband/uverbs*",
+)
 #: Seconds beside those of measuring that a process needs at the end of each part, at the most.
 _AFTER = 15
 
@@ -110,6 +121,7 @@ class Step(TypedDict, total=False):
     """What a program says of one step (``step``: a key of :data:`_FACTS`); times in seconds, sizes in bytes."""
 
     step: str
+    closed: str
     version: str
     cuda: Optional[str]
     name: str
@@ -151,6 +163,7 @@ class Step(TypedDict, total=False):
 # The facts that are read of each step, and their kinds: `time` is a finite number above 0, `share` one of 0 to 1, `size` a whole one above
 # 0, `index` one from 0 on.
 _FACTS: Dict[str, Dict[str, str]] = {
+    "user": {"closed": "text"},
     "start": {},
     "import": {"version": "text"},
     "device": {"name": "text", "count": "index"},
@@ -411,17 +424,36 @@ def ask_pairs(wish: Wish, devices: Sequence[Device], runner: Runner = run.run) -
 def ask_all(wish: Wish, devices: Sequence[Device], runner: Runner = run.run) -> run.Result:
     """Run what is measured of whole cards together, or of processes on the processor: a rank for each."""
     parts = parts_for(wish, OF_ALL)
-    place = tempfile.mkdtemp(prefix="gpuwright-load-")
-    try:
+    with scratch() as place:
         settings = {
             **settings_for(wish, devices, parts),
             "ranks": len(devices) or RANKS_OF_PROCESSOR,
             "init_method": "file://" + os.path.join(place, "store"),
             "patience": wish.startup + wish.seconds,
         }
-        return _ask("ranks", wish, settings, parts, runner)
+        return run_ranks(wish.python, settings, limit(wish, len(parts)), {**_ENVIRONMENT, **at_home(place)}, runner)
+
+
+@contextlib.contextmanager
+def scratch() -> Iterator[str]:
+    """A directory that the ranks alone read and write, gone in the end."""
+    # Whatever TMPDIR of root's says: that may be a directory that only root enters.
+    place = tempfile.mkdtemp(prefix="gpuwright-ranks-", dir="/tmp" if _is_root() else None)  # noqa: S108
+    try:
+        if _is_root():
+            os.chown(place, framework.NOBODY, framework.NOBODY)
+        yield place
     finally:
         shutil.rmtree(place, ignore_errors=True)
+
+
+def at_home(place: str) -> Dict[str, str]:
+    """The variables of ranks whose directory is ``place``."""
+    return {"HOME": place, "TMPDIR": place}
+
+
+def _is_root() -> bool:
+    return os.geteuid() == 0
 
 
 def settings_for(wish: Wish, devices: Sequence[Device], parts: Sequence[str]) -> Dict[str, object]:
@@ -450,8 +482,21 @@ def run_program(
     runner: Runner,
 ) -> run.Result:
     """Run a program in the environment, isolated (-I) and leaving no compiled files there (-B); it ends with this process too."""
-    words = [python, "-I", "-B", "-c", PROGRAMS[place], json.dumps(settings)]
-    return runner(run.bound(words, without=_WITHOUT), timeout=seconds, env=environment)
+    return runner(run.bound(_words(place, python, settings), _WITHOUT), timeout=seconds, env=environment)
+
+
+def run_ranks(
+    python: str, settings: Mapping[str, object], seconds: float, environment: Mapping[str, str], runner: Runner
+) -> run.Result:
+    """Run ranks, as :func:`run_program` would. Those of root's are an ordinary user's: NCCL and gloo listen, and ask nobody who he is."""
+    words = _words("ranks", python, settings)
+    devices = _DEVICES if settings["card"] else ()
+    bound = framework.as_a_user(words, devices, _WITHOUT) if _is_root() else run.bound(words, _WITHOUT)
+    return runner(bound, timeout=seconds, env=environment)
+
+
+def _words(place: str, python: str, settings: Mapping[str, object]) -> List[str]:
+    return [python, "-I", "-B", "-c", PROGRAMS[place], json.dumps(settings)]
 
 
 def limit(wish: Wish, parts: int) -> float:

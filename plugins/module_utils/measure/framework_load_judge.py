@@ -11,7 +11,7 @@ from __future__ import annotations
 import signal
 from typing import TYPE_CHECKING, Dict, List, Mapping, Optional, Sequence, Tuple, TypedDict
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, run
+from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, run, words
 from ansible_collections.gpuwright.node.plugins.module_utils.measure import framework, framework_load
 from ansible_collections.gpuwright.node.plugins.module_utils.measure.framework_load import Device, Step
 
@@ -103,7 +103,11 @@ def judge_pairs(devices: Sequence[Device], answer: run.Result, expected: Mapping
         found.append(ended)
     elif missing:
         found.append(
-            checks.incomplete("load.peer", f"{missing} pairs of cards were not measured", remedy="prove again")
+            checks.incomplete(
+                "load.peer",
+                f"{words.count(missing, 'pairs')} of cards {words.verb(missing, 'were')} not measured",
+                remedy="prove again",
+            )
         )
     return found + _results(None, steps)
 
@@ -159,13 +163,16 @@ def not_begun(gpu: Optional[str], answer: run.Result, steps: Sequence[Step]) -> 
         return None
     error = next((step["error"] for step in steps if "error" in step), None)
     if not any(step["step"] == "start" for step in steps):
+        user = next((step for step in steps if step["step"] == "user"), None)
+        if user:
+            return _shut(gpu, user["closed"], answer)
         return checks.incomplete(
             "load.runs",
             "the environment's interpreter did not run the program",
             gpu=gpu,
             evidence=said(answer),
             action="install",
-            remedy="see framework.import; gpuwright up builds the environment",
+            remedy="see the check framework.import",
         )
     if error is None:
         return _broken_off("load.runs", gpu, answer)
@@ -182,6 +189,21 @@ def not_begun(gpu: Optional[str], answer: run.Result, steps: Sequence[Step]) -> 
     cause, action, remedy = framework.cuda_trouble(error)
     return checks.incomplete(
         "load.runs", f"no card could be used: {cause}", gpu=gpu, evidence=error, action=action, remedy=remedy
+    )
+
+
+def _shut(gpu: Optional[str], closed: str, answer: run.Result) -> Check:
+    """``load.runs`` of ranks that root started and that are an ordinary user's, where that user got no further."""
+    if not closed:
+        reason, remedy = "an ordinary user cannot run the environment's interpreter", "see framework.user"
+        return checks.incomplete("load.runs", reason, gpu=gpu, evidence=said(answer), action="configure", remedy=remedy)
+    return checks.incomplete(
+        "load.runs",
+        "ranks, which others can reach, are run as an ordinary user, who may not open devices of this host",
+        gpu=gpu,
+        evidence=closed[:500],
+        action="configure",
+        remedy="open them (chmod o+rw on what is named, which holds until the next boot), then prove again",
     )
 
 
@@ -270,7 +292,14 @@ def _results(gpu: Optional[str], steps: Sequence[Step]) -> List[Check]:
     wrong = [name for name, right in found if not right]
     rest: checks.Rest = {"gpu": gpu, "measured": len(wrong), "expected": 0, "unit": "wrong results"}
     if not wrong:
-        return [checks.passed("load.results", "fatal", reason=f"{len(found)} results are right", **rest)]
+        return [
+            checks.passed(
+                "load.results",
+                "fatal",
+                reason=f"{words.count(len(found), 'results', 'are')} right",
+                **rest,
+            )
+        ]
     return [
         checks.failed(
             "load.results",
@@ -481,7 +510,7 @@ def _collectives(devices: Sequence[Device], steps: Sequence[Step], expected: Map
         if not mine:
             continue
         largest = max(mine, key=lambda row: int(str(row["bytes"])))
-        told = f"{largest['ranks']} ranks, {int(str(largest['bytes'])) >> 20} MiB, algbw {largest['algbw_gbs']}"
+        told = f"{words.count(largest['ranks'], 'ranks')}, {int(str(largest['bytes'])) >> 20} MiB, algbw {largest['algbw_gbs']}"
         if not devices:
             reason = f"measured by {largest['backend']} on the processor ({told}): NCCL needs cards"
             found.append(checks.skipped(f"nccl.{kind}", reason, measured=largest["busbw_gbs"], unit="GB/s"))
@@ -515,7 +544,7 @@ def _trained(check_id: str, gpu: Optional[str], step: Step) -> Check:
     told = framework_load.training_of(step)
     rest: checks.Rest = {"gpu": gpu, "measured": told["tflops"], "unit": "TFLOPS"}
     text = (
-        f"a step takes {told['step_seconds']} s in {told['precision']} with {told['ranks']} ranks, "
+        f"a step takes {told['step_seconds']} s in {told['precision']} with {words.count(told['ranks'], 'ranks')}, "
         f"{told['waiting_share']:.0%} of it waiting for data; the loss went from {told['loss_first']} to {told['loss_last']}"
     )
     first, last = framework_load.number(step.get("first")), framework_load.number(step.get("last"))
@@ -532,7 +561,10 @@ def _trained(check_id: str, gpu: Optional[str], step: Step) -> Check:
         )
     if step["steps"] < LEAST_STEPS:
         return checks.incomplete(
-            check_id, f"only {step['steps']} steps were done in its time: {text}", remedy="give it more seconds", **rest
+            check_id,
+            f"only {words.count(step['steps'], 'steps', 'were')} done in its time: {text}",
+            remedy="give it more seconds",
+            **rest,
         )
     return checks.passed(check_id, reason=text, **rest)
 
@@ -551,7 +583,7 @@ def _waited(device: Device, step: Step) -> Check:
         ok,
         "warning",
         expected=WAITING,
-        reason=f"{step['workers']} processes read the data"
+        reason=f"{words.count(step['workers'], 'processes')} read the data"
         if ok
         else "the card waits for its data for most of the time",
         action="configure",

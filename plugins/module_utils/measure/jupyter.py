@@ -8,7 +8,6 @@ The environment has the client itself: what a kernel is made of needs it.
 from __future__ import annotations
 
 import os
-import sys
 from typing import TYPE_CHECKING, Mapping, Protocol, Sequence
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
@@ -60,7 +59,7 @@ def ask(python: str, name: str, kernel: str, timeout: float, run: Runner = run_m
     )
     words = [python, "-I", "-B", "-c", text]
     if os.geteuid() == 0:
-        words = [sys.executable, "-I", "-c", framework.AS_A_USER, *words]
+        words = framework.as_a_user(words)
     # The client's own patience ends before ours, so that it tells why.
     return run(words, timeout=2 * timeout + 30, env={"PYTHONDONTWRITEBYTECODE": "1", "TMPDIR": "/tmp"})  # noqa: S108
 
@@ -81,5 +80,5 @@ def judge(name: str, kernel: str, answer: Result) -> Check:
         reason=f"the Jupyter kernel {os.path.basename(kernel)} does not work with {title}",
         evidence=evidence,
         action="configure",
-        remedy=f"read what it says; gpuwright up writes {kernel} and the environment behind it anew where they are not as wished",
+        remedy=f"read what it says; {framework.ANEW}, with {kernel}",
     )

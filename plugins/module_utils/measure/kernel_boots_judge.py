@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
+from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, words
 from ansible_collections.gpuwright.node.plugins.module_utils.measure import kernel_log_judge, recurrence
 
 if TYPE_CHECKING:
@@ -78,15 +78,23 @@ def judge(answer: Answer, tables: Tables, rows: Mapping[str, kernel_faults_judge
     past = [*_events(answer, tables), *_faults(answer, rows)]
     bad = [check for one, boots in past for check in _judge(one, boots)]
     if journal["why"] and not ended:
-        reason = f"only {len(journal['boots'])} of {journal['wanted']} earlier boots could be read"
+        reason = f"only {len(journal['boots'])} of {words.count(journal['wanted'], 'earlier boots')} could be read"
         bad.append(checks.incomplete(CHECK, reason, evidence=journal["why"]))
     more = sum(boot["more"] + boot["more_faults"] for boot in journal["boots"])
     if bad:
         return kernel_log_judge.limited(checks.worst_first(bad), more)
     if more:
-        return [checks.incomplete(CHECK, f"earlier boots told of {more} errors more than could be told apart")]
+        return [
+            checks.incomplete(
+                CHECK, f"earlier boots told of {words.count(more, 'errors')} more than could be told apart"
+            )
+        ]
     fewer = f", the journal has no more of the {journal['wanted']} that were asked for" if ended else ""
-    reason = f"{len(journal['boots'])} earlier boots leave nothing to do{fewer}; {len(past)} errors of theirs are over"
+    read, over = len(journal["boots"]), len(past)
+    reason = (
+        f"{words.count(read, 'earlier boots', 'leave')} nothing to do{fewer}; "
+        f"{words.count(over, 'errors')} of theirs {words.verb(over, 'are')} over"
+    )
     return [checks.passed(CHECK, measured=len(journal["boots"]), unit="boots", reason=reason)]
 
 

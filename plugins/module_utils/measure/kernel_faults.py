@@ -40,7 +40,11 @@ _FATAL = r"Uncorrect(?:ed|able) \(Fatal\)"
 _DISK = r"(?!(?:fd|sr|loop)[0-9])([\w.!-]{1,32})"
 _NVME = r"nvme (nvme[0-9]{1,5}): "
 _HARDWARE_ERROR = r"(?:\{[0-9]{1,6}\})?(?:mce: )?\[Hardware Error\]: "
+# How the driver names who holds a card.
+_BOUND = r"NVRM: GPU " + _PLACE + r" is already bound to "
 _NVIDIA_MODULE = r"(nvidia[\w-]{0,24}): "
+# A function of the driver's that starts a card; newer branches number the card.
+_OF_CARD = r"NVRM:? (?:GPU[0-9]{1,3} )?\w{1,60}: "
 # An adapter of NVIDIA's (Mellanox), and a device as the processor's IOMMU names it, which may leave the domain out.
 _ADAPTER = r"mlx5_core " + _PLACE + ": "
 _SHORT_PLACE = r"((?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])"
@@ -69,21 +73,34 @@ _PATTERNS: Tuple[Tuple[str, str], ...] = (
     ("probe_failed", r"nvidia " + _PLACE + r": probe with driver nvidia failed with error"),
     ("probe_failed", r"nvidia: probe of " + _PLACE + r" failed with error"),
     ("other_driver", r"NVRM: The NVIDIA probe routine was not called for [0-9]{1,4} device"),
-    ("passed_through", r"NVRM: GPU " + _PLACE + r" is already bound to vfio-pci"),
+    ("passed_through", _BOUND + "vfio-pci"),
+    ("nova", _BOUND + r"(?i:nova)"),
+    ("nouveau", _BOUND + "nouveau"),
+    ("other_driver", _BOUND),
     ("nouveau", r"nouveau " + _PLACE + r": NVIDIA "),
     ("needs_open_modules", r"NVRM: .{0,120}requires use of the NVIDIA open"),
-    ("card_not_supported", r"NVRM: .{0,120}(?:is not supported by (?:open|the NVIDIA)|supported through the NVIDIA .{1,12} Legacy)"),
+    ("needs_proprietary_modules", r"NVRM: .{0,120}is not supported by open"),
+    ("only_data_centre", r"NVRM: Open nvidia\.ko is only ready for use on Data Center GPUs"),
+    ("card_not_supported", r"NVRM: .{0,120}is not supported by the NVIDIA"),
+    ("needs_older_branch", r"NVRM: .{0,120}supported through the NVIDIA .{1,12} Legacy"),
     ("firmware_missing", r"nvidia " + _PLACE + r": Direct firmware load for nvidia/\S{1,80} failed with error"),
     ("firmware_missing", r"NVRM: RmFetchGspRmImages: No firmware image found"),
     ("host_memory", r"NVRM: .{0,200}Out of memory \[NV_ERR_NO_MEMORY\] .{0,40}returned from kgsp"),
+    ("card_firmware", _OF_CARD + r"(?:failed to wait for GFW|GSP failed to halt with GFW_BOOT)"),
+    ("firmware_stuck", _OF_CARD + r"unexpected WPR2 already up"),
     ("power_state", r"nvidia " + _PLACE + r": Unable to change power state from D3(?:cold|hot) to D0, device inaccessible"),
     ("memory_not_assigned", r"NVRM: This PCI I/O region assigned to your NVIDIA device"),
-    ("module_mismatch", _NVIDIA_MODULE + r"(?:Unknown symbol |disagrees about version of symbol |version magic )"),
-    ("module_refused", r"Loading of (?:unsigned module|module with unavailable key) is rejected"),
+    ("peermem_mismatch", r"(nvidia[-_]peermem): (?:Unknown symbol |disagrees about version of symbol )ib_"),
+    ("module_mismatch", _NVIDIA_MODULE + r"(?:Unknown symbol |disagrees about version of symbol )"),
+    ("other_kernel", r"nvidia[\w-]{0,24}: version magic '(\S{1,80}) "),
+    ("key_not_trusted", r"Loading of module with unavailable key is rejected"),
+    ("module_refused", r"Loading of unsigned module is rejected"),
     ("module_refused", r"Lockdown: \S{1,16}: unsigned module loading is restricted"),
     ("uvm_fatal", r"nvidia-uvm: .{0,200}Encountered a global fatal error"),
     ("peermem_context", r"nvidia-peermem \S{1,60} ERROR detected invalid context"),
     ("kernel_oops", r"(?:RIP: [0-9a-f]{4}:|pc : )\S{1,160} \[(nvidia[\w-]{0,24})\]"),
+    ("display_refused", r"WARNING: .{0,80}\bdrm_open_helper\+0x"),
+    ("no_endbr", r"(?:traps: )?Missing ENDBR: \S{1,160} \[(nvidia[\w-]{0,24})\]"),
     ("iommu_fault", r"AMD-Vi: Event logged \[IO_PAGE_FAULT device=" + _SHORT_PLACE + " "),
     ("iommu_fault", _DEVICE + r"AMD-Vi: Event logged \[IO_PAGE_FAULT "),
     ("iommu_fault", r"DMAR: \[(?:DMA|INTR)[^\]]{1,30}\] Request device \[" + _SHORT_PLACE + r"\] fault "),
@@ -128,14 +145,31 @@ _OF_MODULE = frozenset(
     (
         *("api_mismatch", "probe_failed", "other_driver", "nouveau", "needs_open_modules", "card_not_supported"),
         *("memory_not_assigned", "module_mismatch", "module_refused", "uvm_fatal", "firmware_missing", "host_memory"),
-        "passed_through",
+        *("passed_through", "nova", "needs_older_branch", "peermem_mismatch", "key_not_trusted"),
+        *("needs_proprietary_modules", "only_data_centre", "card_firmware", "firmware_stuck", "other_kernel"),
     )
 )
 _ANSWERED = re.compile(r"nfs: server (\S{1,255}) OK")
-_OF_CGROUP = re.compile(r"oom-kill:constraint=.{0,300}?,oom_memcg=([^,]{1,200}),")
+# Before the line that names the program; before Linux 5.0 in words.
+_OOM_BEGINS = ("oom-kill:", "Task in ")
+_OF_CGROUP = re.compile(
+    r"(?:oom-kill:constraint=.{0,300}?,oom_memcg=|Task in \S{1,200} killed as a result of limit of )([^,\s]{1,200})(?:,|\s|$)"
+)
 _CARD = re.compile(r"NVRM: The NVIDIA (?:GPU )?" + _PLACE)
 #: The driver breaks a sentence into lines: so many more belong to it.
-_GOES_ON = {"api_mismatch": 2, "other_driver": 2, "memory_not_assigned": 1, "card_not_supported": 2}
+_GOES_ON = {
+    "api_mismatch": 2,
+    "other_driver": 2,
+    "memory_not_assigned": 1,
+    "needs_proprietary_modules": 2,
+    "card_not_supported": 2,
+    "needs_older_branch": 2,
+}
+# What the driver names as the holder of a card, before it says of how many it was not called.
+_HOLDERS = frozenset(("passed_through", "nova", "nouveau", "other_driver"))
+#: Why a card could not be started: the line that says which one comes after.
+_OF_START = frozenset(("firmware_missing", "host_memory", "card_firmware", "firmware_stuck", "only_data_centre"))
+_NOT_STARTED = re.compile(r"NVRM: GPU[ -](?:at )?" + _PLACE + r":? RmInitAdapter failed\b")
 _NVRM = "NVRM: "
 _ENDS = (".", "!")
 _BAR = re.compile(r"\(PCI:" + _PLACE + r"\)")
@@ -214,6 +248,8 @@ class _Reader:
         self._card = self._cgroup = self._said = ""
         self._oops = 0
         self._nouveau: Optional[Tuple[str, str]] = None
+        # Of a card that the driver has not named yet.
+        self._unnamed: List[Fault] = []
 
     def read(self, words: str) -> None:
         """Take a line in."""
@@ -229,12 +265,15 @@ class _Reader:
         name, subject, message = self._named(told, words if alone else said)
         if told.repeats and any(key[0] == name and subject in ("", key[1]) for key in self.found):
             return
-        self._sentence, self._left = self._add(name, subject, message), _GOES_ON.get(name, 0)
+        fault = self._add(name, subject, message)
+        self._sentence, self._left = fault, 0 if told.subject else _GOES_ON.get(name, 0)
+        if fault is not None and name in _OF_START and not subject and fault not in self._unnamed:
+            self._unnamed.append(fault)
 
     def _is_none(self, told: _Told) -> bool:
         """Whether what a line tells is no fault by the lines before it."""
-        if told.name == "other_driver":
-            return any(name == "passed_through" for name, _subject in self.found)
+        if told.name == "other_driver" and not told.subject:
+            return any(name in _HOLDERS and subject for name, subject in self._while_loading)
         return told.name == "kernel_oops" and not self._oops
 
     def _together(self, words: str) -> str:
@@ -284,7 +323,7 @@ class _Reader:
             for key in past:
                 del self.found[key]
             self._while_loading = {}
-        elif words.startswith("oom-kill:"):
+        elif words.startswith(_OOM_BEGINS):
             cgroup = _OF_CGROUP.match(words)
             self._cgroup = cgroup[1] if cgroup else ""
         elif words.startswith("nfs: "):
@@ -292,6 +331,11 @@ class _Reader:
             if answered:
                 self.found.pop(("nfs_not_responding", answered[1]), None)
         else:
+            not_started = _NOT_STARTED.match(words)
+            if not_started:
+                for fault in self._unnamed:
+                    self._belongs(fault, smi.normalise_bus_id(not_started[1]))
+                self._unnamed = []
             card = _CARD.match(words)
             self._card = smi.normalise_bus_id(card[1]) if card else self._card
 
@@ -299,9 +343,9 @@ class _Reader:
         """Name, subject and message, with what the lines before add."""
         if told.name == "nouveau":
             self._nouveau = (told.subject, words)
-        if told.name == "other_driver" and self._nouveau:
+        if told.name == "other_driver" and not told.subject and self._nouveau:
             return ("nouveau", *self._nouveau)
-        if told.name in ("needs_open_modules", "card_not_supported"):
+        if told.name in ("needs_open_modules", "needs_proprietary_modules", "card_not_supported"):
             return told.name, self._card, words
         if told.name == "oom_cgroup" and self._cgroup:
             return told.name, told.subject, f"{words[:200]} (limit of {self._cgroup})"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
+from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, words
 from ansible_collections.gpuwright.node.plugins.module_utils.measure import kernel_log_judge, recurrence
 from ansible_collections.gpuwright.node.plugins.module_utils.measure.kernel_log_judge import Meaning
 
@@ -110,7 +110,7 @@ def _checks(check: str, answer: Answer, group: _Group) -> List[Check]:
     if group.hidden:
         return [checks.incomplete(check, group.hidden)]
     if answer["more_faults"]:
-        reason = f"the kernel log tells of {answer['more_faults']} faults more than could be told apart"
+        reason = f"the kernel log tells of {words.count(answer['more_faults'], 'faults')} more than could be told apart"
         return [checks.incomplete(check, reason, remedy="read it: dmesg --level=emerg,alert,crit,err,warn")]
     if check == AER and not group.notes and not any(_counts(device) for device in answer["hardware"]["devices"]):
         reason = "the kernel counts no errors of PCIe here: a virtual machine, or the firmware keeps them for itself"
@@ -172,7 +172,7 @@ class _Judges:
 
     def _note(self, fault: Fault) -> str:
         of = f", of {fault['subject']}" if fault["subject"] else ""
-        return f"{self.rows[fault['name']]['meaning']}, {fault['count']} times{of}"
+        return f"{self.rows[fault['name']]['meaning']}, {words.count(fault['count'], 'times')}{of}"
 
     def _aer(self, answer: Answer, told: Sequence[Fault]) -> _Group:
         """Errors of PCIe. The kernel's count of a device is whole; its log may lack lines, which it writes more seldom than errors come."""
@@ -208,7 +208,9 @@ class _Judges:
             minutes = max((uptime or 0) / 60, 1)
             rate, limit = fault["count"] / minutes, _limit(device)
             if rate <= limit:
-                notes.append(f"{fault['count']} corrected errors of PCIe in {minutes:.0f} minutes, of {of}")
+                notes.append(
+                    f"{words.count(fault['count'], 'corrected errors')} of PCIe in {words.count(round(minutes), 'minutes')}, of {of}"
+                )
                 return
             rest.update({"measured": round(rate, 1), "expected": limit, "unit": "errors a minute since the boot"})
         bad.append(self._failed(fault, of, **rest))

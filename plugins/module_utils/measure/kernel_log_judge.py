@@ -10,7 +10,7 @@ import re
 from types import MappingProxyType
 from typing import TYPE_CHECKING, List, Mapping, Sequence, Tuple, TypedDict
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
+from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, words
 from ansible_collections.gpuwright.node.plugins.module_utils.measure import recurrence
 
 if TYPE_CHECKING:
@@ -27,10 +27,14 @@ class Meaning(TypedDict):
     remedy: str
 
 
-class Row(Meaning):
-    """A row of compat/xid.yaml or compat/sxid.yaml: the same for the errors of these numbers."""
-
+class _Row(Meaning):
     codes: List[int]
+
+
+class Row(_Row, total=False):
+    """A row of compat/xid.yaml or compat/sxid.yaml: the same for the errors of these numbers. ``program``: mostly its program's fault."""
+
+    program: bool
 
 
 class Tables(TypedDict):
@@ -72,7 +76,7 @@ _INIT: Meaning = {
     "meaning": "the driver could not start the card",
     "severity": "critical",
     "action": "check_hardware",
-    "remedy": "read the lines before it in the log: a card that needs the open kernel modules (gpuwright up installs them), or memory "
+    "remedy": "read the lines before it in the log: a card that needs the open kernel modules (see the check driver.modules), or memory "
     "that the firmware did not assign (above 4G decoding); else power the host off and on, then reseat the card and check its power",
 }
 _FATAL = {"severity": "critical", "action": "reboot"}
@@ -97,10 +101,12 @@ def judge(seen: Seen, tables: Tables, earlier: Mapping[Key, Sequence[int]] = Map
 
 
 def _of_cards(seen: Seen, tables: Tables, earlier: Mapping[Key, Sequence[int]]) -> List[Check]:
-    judged = [_judge(event, tables, earlier) for event in seen["events"] if event["kind"] != "sxid"]
+    of_cards = [event for event in seen["events"] if event["kind"] != "sxid"]
+    of_cards.sort(key=lambda event: bool(_row(event, tables).get("program")))
+    judged = [_judge(event, tables, earlier) for event in of_cards]
     bad = _bad(judged)
     if not bad and seen["more"]:
-        reason = f"the kernel log names what asks for nothing, and {seen['more']} errors more than could be told apart"
+        reason = f"the kernel log names what asks for nothing, and {words.count(seen['more'], 'errors')} more than could be told apart"
         remedy = "read it for them: dmesg | grep -E 'Xid|SXid|fallen off the bus|RmInitAdapter'"
         return [checks.incomplete(CHECK, reason, measured=seen["more"], unit="errors", remedy=remedy)]
     if not bad:
@@ -112,7 +118,9 @@ def limited(bad: List[Check], more: int) -> List[Check]:
     """At most :data:`MOST_CHECKS` of them; the last one says how many were left out. ``more``: errors that were none of them already."""
     kept, left_out = bad[:MOST_CHECKS], len(bad[MOST_CHECKS:]) + more
     if kept and left_out:
-        kept[-1]["reason"] = f"{kept[-1]['reason']}; {left_out} errors more are in the kernel log"
+        kept[-1]["reason"] = (
+            f"{kept[-1]['reason']}; {words.count(left_out, 'errors')} more {words.verb(left_out, 'are')} in the kernel log"
+        )
     return kept
 
 
@@ -125,8 +133,12 @@ def _nothing(seen: Seen, notes: List[Check]) -> str:
     found = (
         "the kernel log names no error of a card" if not notes else "the kernel log names only what asks for nothing"
     )
-    told = "".join(f"; {check['reason']}, {check['measured']} times, of {check['gpu']}" for check in notes[:5])
-    earlier = f"; {seen['earlier']} errors came before the driver was loaded last" if seen["earlier"] else ""
+    told = "".join(
+        f"; {check['reason']}, {words.count(check['measured'], 'times')}, of {check['gpu']}" for check in notes[:5]
+    )
+    earlier = (
+        f"; {words.count(seen['earlier'], 'errors')} came before the driver was loaded last" if seen["earlier"] else ""
+    )
     begin = "" if seen["whole"] else "; it does not go back to the boot any more"
     return found + told + earlier + begin
 

@@ -148,7 +148,7 @@ def _judge_run(told: Told, gpu: str) -> Check:
             gpu=gpu,
             evidence=str(library["error"]),
             action="install",
-            remedy="install the driver's user-space part (gpuwright up does) and run ldconfig",
+            remedy=f"{checks.again('libcuda.so.1')}, and run ldconfig",
         )
     code = failure.get("code")
     if isinstance(code, int):

@@ -23,8 +23,8 @@ _UNSIGNED = (
     "or enrol the key (mokutil --import), and boot"
 )
 _ANOTHER_KERNEL = (
-    "the module was built for another kernel: run gpuwright up --full, which builds it again; "
-    "'dkms status' shows for which kernels it is there"
+    "the module was built for another kernel: take it away (dkms uninstall -m NAME -v VERSION -k KERNEL, as dkms status names it), then "
+    "run gpuwright up, which builds it again"
 )
 #: Words of modprobe or the kernel, and what a person does about them.
 _REMEDIES = {
@@ -33,9 +33,11 @@ _REMEDIES = {
     "Exec format error": _ANOTHER_KERNEL,
     "Invalid argument": _ANOTHER_KERNEL,
     "Unknown symbol": _ANOTHER_KERNEL,
-    "not found in directory": "run gpuwright up --full, which builds the module for the kernel that runs",
+    "not found in directory": "run gpuwright up, which builds the module for the kernel that boots next",
 }
-_OTHERWISE = "read the kernel log (dmesg | grep -iE 'nvidia|nvrm'), correct what it names, then run gpuwright up again"
+_OTHERWISE = (
+    "read the kernel log (dmesg | grep -iE 'nvidia|nvrm'), correct what it names, then load it again (modprobe nvidia)"
+)
 
 
 class Outcome(NamedTuple):
@@ -95,7 +97,7 @@ def judge(name: str, outcome: Outcome, expected_gpus: int) -> Check:
         measured=0,
         expected=expected_gpus,
         unit="cards",
-        reason=f"{heard}: the driver is right, and of {expected_gpus} expected cards none is on the PCI bus",
+        reason=f"{heard}: the driver is right, and none of the cards that are expected ({expected_gpus}) is on the PCI bus",
         evidence=evidence,
         action="check_hardware",
         remedy="power the machine off and on, then reseat the card and check its power cables; if it is yet to come, "

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Callable, List, Mapping, Optional
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
+from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, words
 from ansible_collections.gpuwright.node.plugins.module_utils.base.ages import AHEAD, MAX_AGE, age, moment
 from ansible_collections.gpuwright.node.plugins.module_utils.base.card_sample import ASLEEP
 from ansible_collections.gpuwright.node.plugins.module_utils.base.view import UP, View, unknown
@@ -35,6 +35,9 @@ NOT_ON_BUS = (
     "power the host off and on, then reseat the card and check its power cables; if it was taken out, correct "
     "gpuwright_gpus_expected in the inventory"
 )
+
+
+WAIT = "wait until that run has ended"
 
 
 def expected_count(expected: Expected) -> Optional[int]:
@@ -63,7 +66,9 @@ def on_bus(view: View, expected: Expected, tell: Callable[[str], str] = str, rem
         return checks.failed(
             "gpu.on_bus",
             "fatal",
-            reason=tell(f"{wanted} cards are expected and {measured} are on the PCI bus"),
+            reason=tell(
+                f"{words.count(wanted, 'cards', 'are')} expected and {measured} {words.verb(measured, 'are')} on the PCI bus"
+            ),
             remedy=remedy,
             **rest,
         )
@@ -71,7 +76,7 @@ def on_bus(view: View, expected: Expected, tell: Callable[[str], str] = str, rem
         return checks.failed(
             "gpu.on_bus",
             "warning",
-            reason=f"{wanted} cards are expected and {measured} are on the PCI bus",
+            reason=f"{words.count(wanted, 'cards', 'are')} expected and {measured} {words.verb(measured, 'are')} on the PCI bus",
             remedy="correct gpuwright_gpus_expected in the inventory",
             **rest,
         )
@@ -111,14 +116,20 @@ def version_match(view: View) -> Check:
         return checks.skipped("driver.version_match", "the driver is not loaded", **rest)
     if user is None:
         reason = view.why_unknown("driver.user_version") or "no driver library was found beside the loaded module"
-        return checks.incomplete("driver.version_match", reason, action="install", remedy=UP, **rest)
+        remedy = checks.again("libnvidia-ml.so.1")
+        return checks.incomplete("driver.version_match", reason, action="install", remedy=remedy, **rest)
     ok = loaded == user
+    on_disk = (view.get("kernel.available.nvidia") or {}).get("version")
+    old = on_disk is not None and on_disk != user
+    next_boot = f", and the next boot loads {on_disk}" if old else ": a reboot is needed"
     return checks.judged(
         "driver.version_match",
         ok,
-        reason=None if ok else f"the loaded module is {loaded} and the libraries are {user}: a reboot is needed",
-        action="reboot",
-        remedy="reboot the host; afterwards hold the packages, so that they are not upgraded unasked",
+        reason=None if ok else f"the loaded module is {loaded} and the libraries are {user}{next_boot}",
+        action="install" if old else "reboot",
+        remedy=f"{UP}, which brings both to one version, and reboot: alone that changes nothing"
+        if old
+        else "reboot the host; afterwards hold the packages, so that they are not upgraded unasked",
         **rest,
     )
 
@@ -193,22 +204,34 @@ def _smi_expectations(
     return wanted
 
 
-def of_seals(view: View) -> List[Check]:
-    """What gpuwright set up is still as it left it."""
+def of_seals(view: View, away: Optional[Mapping[str, str]] = None) -> List[Check]:
+    """What gpuwright set up is still as it left it. ``away``: what is not wished now, each with what wishes it again."""
     seals = view.get("seals")
     if seals is None:
         return [unknown("seals", view, "seals", "whether something was changed since it was set up")]
-    return [_of_seal(name, seals[name]) for name in sorted(seals)]
+    busy = at_work(view)
+    return [_of_seal(name, seals[name], busy, (away or {}).get(name)) for name in sorted(seals)]
 
 
-def _of_seal(name: str, seal: Seal) -> Check:
+def at_work(view: View) -> Optional[str]:
+    """Who works on this machine, and since when; None where nobody does."""
+    lock = view.get("lock")
+    if not lock or not lock.get("living"):
+        return None
+    who = (lock.get("owner") or "somebody unknown").partition(":")[0]
+    return "a run of {} is at work since {}".format(who, lock.get("since") or "an unknown time")
+
+
+def _of_seal(name: str, seal: Seal, busy: Optional[str], away: Optional[str]) -> Check:
     state, check_id = seal.get("state"), "seals." + name
     rest: checks.Rest = {"measured": state, "expected": "good"}
+    if state == "begun" and busy:
+        return checks.incomplete(check_id, busy, action="none", remedy=WAIT, **rest)
     if state == "good":
         return checks.passed(check_id, **rest)
     if state == "alone":
         reason = f"{seal.get('reason')}, which writes no seal"
-        remedy = "run gpuwright up: it looks at it again, proves the node and seals it"
+        remedy = _of_away(away) if away else f"{UP}: it looks at it again, proves the node and seals it"
         return checks.skipped(check_id, reason, remedy=remedy, **rest)
     if state == "newer":
         return checks.failed(
@@ -223,9 +246,13 @@ def _of_seal(name: str, seal: Seal) -> Check:
         check_id,
         reason="not as it was set up: " + str(seal.get("reason") or "no reason was given"),
         action="configure",
-        remedy=f"{UP}, which brings it back, or make the change a part of the inventory",
+        remedy=_of_away(away) if away else f"{UP}, which brings it back, or make the change a part of the inventory",
         **rest,
     )
+
+
+def _of_away(wish: str) -> str:
+    return f"it is not wished now: {wish} brings it back; gpuwright remove takes back all that was brought"
 
 
 def of_proof(view: View, expected: Expected) -> List[Check]:
@@ -267,5 +294,5 @@ def _why_stale(view: View, proof: Proof, max_age: int) -> Optional[str]:
     if old is not None and old < -AHEAD:
         return f"the last proof is of {at}, which is yet to come: the clock was wrong then, or is now"
     if old is not None and old.total_seconds() > max_age:
-        return f"the last proof is {old.days} days old"
+        return f"the last proof is {words.count(old.days, 'days')} old"
     return None

@@ -360,8 +360,6 @@ _VALUES: Tuple[Tuple[str, str, Tuple[str, ...]], ...] = (
     ("vbios", "text", ("vbios_version",)),
     ("minor_number", "integer", ("minor_number",)),
     ("memory_total_mib", "mebibytes", ("fb_memory_usage/total", "memory_usage/total")),
-    ("memory_used_mib", "mebibytes", ("fb_memory_usage/used", "memory_usage/used")),
-    ("memory_reserved_mib", "mebibytes", ("fb_memory_usage/reserved",)),
     ("utilization_percent", "integer", ("utilization/gpu_util",)),
     ("fan_percent", "integer", ("fan_speed",)),
     ("performance_state", "text", ("performance_state",)),
@@ -374,7 +372,6 @@ _VALUES: Tuple[Tuple[str, str, Tuple[str, ...]], ...] = (
     ("drain_recommended", "flag", ("gpu_reset_status/drain_and_reset_recommended",)),
     ("clocks.sm_mhz", "integer", ("clocks/sm_clock",)),
     ("clocks.sm_max_mhz", "integer", ("max_clocks/sm_clock",)),
-    ("clocks.memory_mhz", "integer", ("clocks/mem_clock",)),
     ("clocks.memory_max_mhz", "integer", ("max_clocks/mem_clock",)),
     ("clocks.application_sm_mhz", "integer", ("applications_clocks/graphics_clock",)),
     ("clocks.application_memory_mhz", "integer", ("applications_clocks/mem_clock",)),
@@ -388,8 +385,6 @@ _VALUES: Tuple[Tuple[str, str, Tuple[str, ...]], ...] = (
     ("fabric.access_timeout_recovery", "text", ("fabric/health/access_timeout_recovery",)),
     ("fabric.incorrect_configuration", "text", ("fabric/health/incorrect_configuration",)),
     ("fabric.partition_assigned", "text", ("fabric/health/partition_assigned",)),
-    ("fabric.clique_id", "text", ("fabric/cliqueId",)),
-    ("fabric.cluster_uuid", "text", ("fabric/clusterUuid",)),
     ("temperature_c", "degrees", ("temperature/gpu_temp",)),
     ("temperature_memory_c", "degrees", ("temperature/memory_temp",)),
     # Newer cards give margins (tlimit, they fall to 0) where older ones give thresholds.
@@ -528,21 +523,28 @@ def _pci_id(text: Optional[str]) -> Optional[str]:
 
 def _ecc_counts(read: _Reader) -> Dict[str, Optional[int]]:
     """Errors by life time: *volatile* since the driver was loaded, *aggregate* over the card's life."""
-    counts: Dict[str, Optional[int]] = {}
-    for life in ("volatile", "aggregate"):
-        base = "ecc_errors/" + life + "/"
-        sram = read.total(
-            base + "sram_uncorrectable", base + "sram_uncorrectable_parity", base + "sram_uncorrectable_secded"
-        )
-        dram = read.integer(base + "dram_uncorrectable")
-        counts[life + "_sram_uncorrected"] = sram
-        counts[life + "_uncorrected"] = _sum(sram, dram, _double_bit(read, base + "double_bit"))
-        counts[life + "_corrected"] = _sum(
-            read.integer(base + "sram_correctable"),
-            read.integer(base + "dram_correctable"),
-            read.integer(base + "single_bit/total"),
-        )
-    return counts
+    base = "ecc_errors/volatile/"
+    uncorrected = _sum(
+        _sram_uncorrected(read, base),
+        read.integer(base + "dram_uncorrectable"),
+        _double_bit(read, base + "double_bit"),
+    )
+    corrected = _sum(
+        read.integer(base + "sram_correctable"),
+        read.integer(base + "dram_correctable"),
+        read.integer(base + "single_bit/total"),
+    )
+    return {
+        "volatile_uncorrected": uncorrected,
+        "volatile_corrected": corrected,
+        "aggregate_sram_uncorrected": _sram_uncorrected(read, "ecc_errors/aggregate/"),
+    }
+
+
+def _sram_uncorrected(read: _Reader, base: str) -> Optional[int]:
+    return read.total(
+        base + "sram_uncorrectable", base + "sram_uncorrectable_parity", base + "sram_uncorrectable_secded"
+    )
 
 
 def _double_bit(read: _Reader, base: str) -> Optional[int]:
@@ -591,7 +593,6 @@ def _remapped_rows(read: _Reader) -> Optional[RemappedRows]:
     """Rows that Ampere and newer replace; ``None`` where the card does not do that (the tag then holds ``N/A``)."""
     base = "remapped_rows/"
     rows: RemappedRows = {
-        "correctable": read.integer(base + "remapped_row_corr"),
         "uncorrectable": read.integer(base + "remapped_row_unc"),
         "pending": read.flag(base + "remapped_row_pending"),
         "failure": read.flag(base + "remapped_row_failure"),
@@ -616,7 +617,6 @@ def _mig(read: _Reader) -> CardMig:
             "gpu_instance": inner.integer("gpu_instance_id"),
             "compute_instance": inner.integer("compute_instance_id"),
             "memory_total_mib": inner.mebibytes("fb_memory_usage/total"),
-            "memory_used_mib": inner.mebibytes("fb_memory_usage/used"),
             "uncorrected": inner.total(*_uncorrected_counts(device)),
         }
         devices.append(told)
@@ -680,8 +680,6 @@ def _processes(element: ET.Element) -> List[Process]:
                     "pid": read.integer("pid"),
                     "type": read.text("type") or kind,
                     "name": None if is_not_applicable(name) else str(name)[:_MOST_OF_A_LINE],
-                    "memory_mib": read.mebibytes("used_memory"),
-                    "gpu_instance": read.integer("gpu_instance_id"),
                 }
             )
     return processes

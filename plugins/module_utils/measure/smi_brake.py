@@ -19,7 +19,7 @@ PAUSE_SECONDS = 1.0
 BRAKE = "hw_power_brake_slowdown"
 PASSING = "hw_power_brake_passing"
 # What nvidia-smi says beside any of the two hardware reasons.
-_EITHER, _HEAT = "hw_slowdown", "hw_thermal_slowdown"
+EITHER, HEAT = "hw_slowdown", "hw_thermal_slowdown"
 
 
 def settle(data: SmiData, look: Callable[[], Optional[SmiData]], pause: Callable[[float], None] = time.sleep) -> None:
@@ -44,5 +44,5 @@ def settle(data: SmiData, look: Callable[[], Optional[SmiData]], pause: Callable
 
 def passed(reasons: List[str]) -> List[str]:
     """The reasons of a card whose brake did not last."""
-    gone = (BRAKE,) if _HEAT in reasons else (BRAKE, _EITHER)
+    gone = (BRAKE,) if HEAT in reasons else (BRAKE, EITHER)
     return [reason for reason in reasons if reason not in gone] + [PASSING]

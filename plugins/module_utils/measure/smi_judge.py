@@ -25,9 +25,10 @@ from typing import (
     Sequence,
     Tuple,
     TypedDict,
+    cast,
 )
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, numeric_version
+from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, numeric_version, words
 from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi, smi_brake, smi_messages
 
 if TYPE_CHECKING:
@@ -55,12 +56,14 @@ class Expected(TypedDict, total=False):
     max_temperature_c: int
     max_memory_temperature_c: int
     power_limit_w: float
+    usual_power_limit_w: float
     compute_mode: str
     persistence: bool
     mig: bool
     ecc: bool
     idle: bool
     under_load: bool
+    settings: Mapping[str, Expected]
 
 
 REMAPPED_ROWS_LIMIT = 512
@@ -85,6 +88,18 @@ REPLAYS_LIMIT = 80
 _RESET = "stop what runs on the card, then 'nvidia-smi --gpu-reset -i {index}', or reboot the host"
 _RMA = "take the card out of use and return it to its vendor"
 _COOL = "check air flow, fans, dust and room temperature"
+# Own rule: no card is delivered to slow down below it; a target of temperature can be set from 65 on, mostly.
+_COLD_C = 70
+_HELD = (
+    "at so few degrees its cooling is not short: see which limit it is held to (nvidia-smi -q -d TEMPERATURE), a target that was set "
+    "(nvidia-smi -gtt) or one of the firmware of the machine, which its update raises, on a laptop thermald too; or its memory is hot and "
+    "does not tell"
+)
+# The signal is the server's: its supply, or a controller that does not know the card.
+_BRAKED = (
+    "update the firmware of board and BMC and look at their power limits and settings for the card; then check the power supply and "
+    "the card's power cables"
+)
 _SEAT = "reseat the card, check the riser and the slot's lanes in the firmware settings"
 
 
@@ -98,7 +113,8 @@ def judge(data: SmiData, expected: Expected) -> List[Check]:
             ``min_driver``, ``pcie_lanes`` (what is right for a slot, by bus id or model, ``all`` for the others), ``pcie_gen``,
             ``max_temperature_c``, ``max_memory_temperature_c``,
             ``power_limit_w``, ``compute_mode``, ``persistence``, ``mig``, ``ecc`` (bool), ``idle`` (bool: nobody should
-            compute now), ``under_load`` (bool: the card is kept busy while asking).
+            compute now), ``under_load`` (bool: the card is kept busy while asking), ``settings`` (what is wished of one card, by its
+            bus id: ``power_limit_w``, ``compute_mode``, ``persistence``, ``ecc``).
     """
     data = without_ignored(data, expected.get("ignore"))
     gpus: List[Card] = data["gpus"]
@@ -106,8 +122,11 @@ def judge(data: SmiData, expected: Expected) -> List[Check]:
     result += judge_driver(data.get("driver_version"), expected)
     result += _judge_notes(data)
     result += _judge_host_errors(data)
+    settings = expected.get("settings") or {}
     for gpu in gpus:
-        result += judge_gpu(gpu, expected, len(gpus))
+        usual = _usual_power_limit(gpu, gpus)
+        of_card = cast("Expected", {**expected, **usual, **settings.get(gpu["pci_bus_id"] or "", {})})
+        result += judge_gpu(gpu, of_card, len(gpus))
     return result
 
 
@@ -160,17 +179,21 @@ def judge_count(data: SmiData, expected: Expected) -> Check:
         return checks.failed(
             "gpu.count",
             "warning",
-            reason=f"{wanted} cards were expected and nvidia-smi sees {found}",
+            reason=f"{words.count(wanted, 'cards', 'were')} expected and nvidia-smi sees {found}",
             action="configure",
             remedy="correct gpuwright_gpus_expected, or name the card in gpuwright_gpus_ignore",
             **rest,
         )
     if wanted is not None and found < wanted:
-        return _cards_missing(f"{wanted} cards were expected and nvidia-smi sees {found}", missing, rest)
+        return _cards_missing(
+            f"{words.count(wanted, 'cards', 'were')} expected and nvidia-smi sees {found}",
+            missing,
+            rest,
+        )
     if missing:
         return _cards_missing("nvidia-smi does not see every card that is on the PCI bus", missing, rest)
     if attached is not None and attached != found:
-        reason = f"nvidia-smi says that {attached} cards are attached and describes {found}"
+        reason = f"nvidia-smi says that {words.count(attached, 'cards', 'are')} attached and describes {found}"
         return _cards_missing(reason, missing, {**rest, "expected": attached})
     if not found:
         return _cards_missing("nvidia-smi sees no card", missing, rest)
@@ -434,6 +457,8 @@ def _ruled(gpu: Card, value: object, expected: object, ok: bool, rule: Rule) -> 
     rest: checks.Rest = {"gpu": label(gpu), "measured": value, "expected": expected, "unit": rule.unit}
     if value is None:
         return checks.skipped(rule.check_id, rule.absent, rule.severity, **rest)
+    if not ok and rule.action == "rma" and gpu["serial"]:
+        rest["evidence"] = "serial number " + gpu["serial"]  # the vendor asks for it
     return checks.judged(
         rule.check_id,
         ok,
@@ -676,7 +701,7 @@ def _judge_temperature(gpu: Card, expected: Expected) -> List[Check]:
 def _judge_gpu_temperature(gpu: Card, expected: Expected) -> Check:
     value, slow, margin = gpu["temperature_c"], gpu["temperature_slow_c"], gpu["temperature_margin_c"]
     wanted = expected.get("max_temperature_c")
-    rest: checks.Rest = {"gpu": label(gpu), "unit": "°C", "action": "check_hardware", "remedy": _COOL}
+    rest: checks.Rest = {"gpu": label(gpu), "unit": "°C", "action": "check_hardware", "remedy": _cooling(gpu)}
     if value is None:
         return _judge_margin(gpu, rest)
     shutdown = _shutdown_temperature(gpu, value)
@@ -765,7 +790,7 @@ def _judge_throttle(gpu: Card, _expected: Expected) -> List[Check]:
     if active is None:
         absent = "the card does not tell why it slows down"
         return [checks.skipped(name, absent, gpu=label(gpu)) for name in ("throttle.hw", "throttle.sw_thermal")]
-    hard = [name for name in active if name in ("hw_slowdown", "hw_thermal_slowdown", smi_brake.BRAKE)]
+    hard = [name for name in active if name in (smi_brake.EITHER, smi_brake.HEAT, smi_brake.BRAKE)]
     passing = (
         "a power brake that does not last over three looks does not count" if smi_brake.PASSING in active else None
     )
@@ -778,10 +803,17 @@ def _judge_throttle(gpu: Card, _expected: Expected) -> List[Check]:
             expected=[],
             reason="the hardware slows the card down: " + ", ".join(hard) if hard else passing,
             action="check_hardware",
-            remedy=_COOL + "; check the power supply and the card's power cables",
+            remedy=hardware_remedy(active),
         ),
         _judge_soft_heat(gpu, active),
     ]
+
+
+def hardware_remedy(active: Sequence[str]) -> str:
+    """What helps a card that its hardware slows down: against each reason that it names, against both where it names none."""
+    known = {smi_brake.HEAT: _COOL, smi_brake.BRAKE: _BRAKED}
+    named = [remedy for reason, remedy in known.items() if reason in active]
+    return "; ".join(named or known.values())
 
 
 def _judge_soft_heat(gpu: Card, active: Sequence[str]) -> Check:
@@ -797,8 +829,15 @@ def _judge_soft_heat(gpu: Card, active: Sequence[str]) -> Check:
         expected=[],
         reason=reason if soft else None,
         action="check_hardware",
-        remedy=_COOL,
+        remedy=_cooling(gpu),
     )
+
+
+def _cooling(gpu: Card) -> str:
+    """What helps a card that slows down for its temperature: one that is not hot is held to a limit."""
+    value, memory = gpu["temperature_c"], gpu["temperature_memory_c"]
+    cold = value is not None and value < _COLD_C and (memory is None or memory < MEMORY_LIMIT_C)
+    return _HELD if cold else _COOL
 
 
 def _at_rest(gpu: Card) -> bool:
@@ -811,7 +850,7 @@ def _judge_power(gpu: Card, expected: Expected) -> List[Check]:
     limit, default = gpu["power_limit_w"], gpu["power_default_limit_w"]
     result = _judge_power_draw(gpu, expected)
     if limit is not None and default is not None:
-        result.append(_judge_power_limit(gpu, limit, default, expected.get("power_limit_w")))
+        result.append(_judge_power_limit(gpu, limit, default, expected))
     return result
 
 
@@ -834,9 +873,32 @@ def _judge_power_draw(gpu: Card, _expected: Expected) -> List[Check]:
     return [checks.passed("power.read", "warning", gpu=label(gpu), measured=gpu["power_draw_w"], unit="W")]
 
 
-def _judge_power_limit(gpu: Card, limit: float, default: float, wanted: Optional[float]) -> Check:
-    """A lowered limit is often wanted (heat, noise, power supply), so without a wish it is only told."""
+def _usual_power_limit(gpu: Card, gpus: Sequence[Card]) -> Expected:
+    """The limit of delivery of a card that was lowered while another of its model has its own."""
+    kept = any(other["name"] == gpu["name"] and not _is_lowered(other) for other in gpus)
+    default = gpu["power_default_limit_w"]
+    return {"usual_power_limit_w": default} if kept and default is not None and _is_lowered(gpu) else {}
+
+
+def _is_lowered(gpu: Card) -> bool:
+    limit, default = gpu["power_limit_w"], gpu["power_default_limit_w"]
+    return limit is None or default is None or limit <= default - 1
+
+
+def _judge_power_limit(gpu: Card, limit: float, default: float, expected: Expected) -> Check:
+    """A lowered limit is often wanted (heat, noise, power supply), so without a wish it is only told; of one card of several it is odd."""
+    wanted, usual = expected.get("power_limit_w"), expected.get("usual_power_limit_w")
     rest: checks.Rest = {"gpu": label(gpu), "measured": limit, "expected": wanted or default, "unit": "W"}
+    if wanted is None and usual is not None:
+        return checks.failed(
+            "gpu.power_limit",
+            "warning",
+            reason=f"the power limit was lowered to {limit:g} W, while other cards of its model have their {usual:g} W",
+            action="configure",
+            remedy="'nvidia-smi -i {} -pl {:g}'; where it falls again look at the power supply, the card's power cables and the limits of "
+            "the board; where it is meant, wish it (gpu_settings_cards)".format(gpu["index"], usual),
+            **rest,
+        )
     if wanted is None:
         note = None if abs(limit - default) < 1 else f"the power limit differs from the card's default of {default:g} W"
         return checks.passed("gpu.power_limit", "info", reason=note, **rest)
@@ -1019,11 +1081,11 @@ _EXCLUSIVE = ("warning", "the compute mode keeps several processes from sharing 
 
 
 def _judge_compute_mode(gpu: Card, expected: Expected) -> List[Check]:
-    mode = gpu["compute_mode"]
-    rest: checks.Rest = {"gpu": label(gpu), "measured": mode, "expected": "Default"}
+    mode, wanted = gpu["compute_mode"], expected.get("compute_mode")
+    rest: checks.Rest = {"gpu": label(gpu), "measured": mode, "expected": wanted or "Default"}
     if mode is None:
         return [checks.skipped("gpu.mode.compute", "the card has no compute mode", "warning", **rest)]
-    ok = mode in ("Default", expected.get("compute_mode"))
+    ok = mode in ("Default", wanted)
     severity, reason = _PROHIBITED if mode == "Prohibited" else _EXCLUSIVE
     return [
         checks.judged(
@@ -1069,7 +1131,11 @@ def _judge_idle(gpu: Card, expected: Expected) -> List[Check]:
     names = ", ".join("{} (pid {})".format(process["name"] or "unnamed", process["pid"]) for process in busy[:10])
     rest: checks.Rest = {"gpu": label(gpu), "measured": len(busy), "unit": "computing processes"}
     if not busy:
-        note = f"{desktop} processes of the desktop do not count" if desktop else None
+        note = (
+            f"{words.count(desktop, 'processes')} of the desktop {words.verb(desktop, 'do')} not count"
+            if desktop
+            else None
+        )
         return [checks.passed("gpu.idle", "warning", reason=note, **rest)]
     if not expected.get("idle"):
         return [checks.passed("gpu.idle", "info", reason="the card is in use", evidence=names, **rest)]

@@ -36,7 +36,7 @@ class Trouble(NamedTuple):
 NOT_INSTALLED = Trouble(
     "nvidia-smi is not installed on this host",
     "install",
-    "install the driver's user-space part of the same version as its kernel module (gpuwright up does), then prove again",
+    f"{checks.again('nvidia-smi')}, in the version of the kernel module, then prove again",
     "incomplete",
 )
 NOT_EXECUTABLE = Trouble(
@@ -48,7 +48,7 @@ NOT_EXECUTABLE = Trouble(
 WRONG_FORMAT = Trouble(
     "the file nvidia-smi is no program of this machine: it is damaged, or made for another architecture",
     "install",
-    "install the driver's user-space part anew (gpuwright up does)",
+    checks.again("nvidia-smi"),
     "incomplete",
 )
 HANGS = Trouble(
@@ -93,7 +93,7 @@ _SENTENCES: Tuple[Tuple[str, Trouble], ...] = (
             "the NVIDIA kernel module is not loaded",
             "configure",
             "read 'dkms status' and the kernel log: a build that failed, Secure Boot with an unsigned module, nouveau, or "
-            "a kernel that the module was not built for; gpuwright up repairs these",
+            "a kernel that the module was not built for; the check driver.loaded says what mends it",
         ),
     ),
     (
@@ -101,7 +101,7 @@ _SENTENCES: Tuple[Tuple[str, Trouble], ...] = (
         Trouble(
             "libnvidia-ml.so.1 is missing or not on the library path",
             "install",
-            "install the driver's user-space part and run ldconfig (gpuwright up does)",
+            f"{checks.again('libnvidia-ml.so.1')}, and run ldconfig",
         ),
     ),
     (
@@ -181,11 +181,11 @@ _CODES: Dict[int, Trouble] = {
     8: Trouble(
         "the external power cables of a card are not attached", "check_hardware", "attach all power cables of the card"
     ),
-    9: Trouble("the NVIDIA kernel module is not loaded", "configure", "gpuwright up loads or repairs it"),
+    9: Trouble("the NVIDIA kernel module is not loaded", "configure", "the check driver.loaded says what mends it"),
     10: Trouble(
         "the kernel reported an interrupt problem with a card", "reboot", "reboot; then look at the firmware's settings"
     ),
-    12: Trouble("libnvidia-ml is missing", "install", "install the driver's user-space part and run ldconfig"),
+    12: Trouble("libnvidia-ml is missing", "install", f"{checks.again('libnvidia-ml.so.1')}, and run ldconfig"),
     13: Trouble("libnvidia-ml lacks a function: nvidia-smi is of another version", "reboot", _RELOAD),
     14: Trouble("the infoROM of a card is corrupted", "contact_support", "hand the card to its vendor"),
     15: Trouble(

@@ -15,7 +15,7 @@ import os
 import re
 from typing import TYPE_CHECKING, List, Mapping, NamedTuple, Optional, Protocol, Sequence, Tuple, TypedDict
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, ownership, run
+from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, ownership, run, words
 from ansible_collections.gpuwright.node.plugins.module_utils.measure import cuda_driver, smi
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ def _judge_compile(question: Question, name: Optional[str], answer: run.Result, 
     if answer.ok and _is_there(target):
         return checks.passed(COMPILE)
     if answer.errno == errno.ENOENT:
-        remedy = "run gpuwright up, which brings the toolkit that is wished"
+        remedy = checks.again(question.nvcc)
         return checks.incomplete(
             COMPILE, f"{question.nvcc} is not there", evidence=question.nvcc, action="install", remedy=remedy
         )
@@ -288,7 +288,7 @@ def judge_kernel(question: Question, answer: run.Result) -> List[Check]:
             remedy = "read the kernel log for Xid messages, reboot the host and prove again"
             found.append(checks.failed(KERNEL, reason=reason, evidence=said, action="reboot", remedy=remedy))
     elif len(cards) < (question.cards or 1):
-        reason = f"the program of {question.nvcc} finds {len(cards)} cards, expected are {question.cards or 1}"
+        reason = f"the program of {question.nvcc} finds {words.count(len(cards), 'cards')} of {question.cards or 1}"
         remedy = "compare with the checks gpu.* and cuda.count"
         found.append(
             checks.failed(

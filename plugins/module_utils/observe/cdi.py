@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 DIRECTORIES = ("/etc/cdi", "/var/run/cdi")
 _LIMIT = 1 << 20
 _MOST = 20
+_MOST_NODES = 200
 _KIND = re.compile(r"""^[ \t]*["']?kind["']?:[ \t]*["']?nvidia\.com/gpu["']?,?[ \t\r]*$""", re.MULTILINE)
 #: A name on a line of its own, as nvidia-ctk writes it in YAML and in JSON.
 _NAME = re.compile(
@@ -26,6 +27,11 @@ _NAME = re.compile(
 )
 #: The library of the driver, which is handed into each container, has the version in its name.
 _DRIVER = re.compile(r"/libcuda\.so\.(\d+(?:\.\d+)+)\b")
+#: A node of a card or of its display, on a line of its own.
+_DEVICE = re.compile(
+    r"""^[ \t]*(?:-[ \t]+)?["']?(?:path|hostPath)["']?:[ \t]*["']?(/dev/(?:nvidia|dri/)[\w/-]{1,60})["']?,?[ \t\r]*$""",
+    re.MULTILINE,
+)
 #: Nodes that a container gets and that nvidia-ctk makes links to.
 _NODE = re.compile(r"/dev/nvidia(?:\d+|ctl|-modeset|-uvm|-uvm-tools)", re.ASCII)
 
@@ -37,7 +43,13 @@ def parse(path: str, text: str) -> CdiSpecification | None:
     if not _KIND.search(text):
         return None
     driver = _DRIVER.search(text)
-    return {"path": path, "driver": driver[1] if driver else None, "devices": _NAME.findall(text)[:1000]}
+    nodes = list(dict.fromkeys(_DEVICE.findall(text)))
+    return {
+        "path": path,
+        "driver": driver[1] if driver else None,
+        "devices": _NAME.findall(text)[:1000],
+        "nodes": nodes[:_MOST_NODES],
+    }
 
 
 def _a_line_for_each(text: str) -> str:
@@ -55,11 +67,11 @@ def observe(host: Host) -> Cdi:
     ]
     texts = ((path, host.read(path, "containers.cdi.specifications", limit=_LIMIT)) for path in files[:_MOST])
     found = (parse(path, text) for path, text in texts if text)
-    nodes = filter(_NODE.fullmatch, host.glob("/dev/nvidia*"))
-    return {
-        "specifications": [each for each in found if each],
-        "unlinked": [path for path in nodes if not _linked(host, path)],
-    }
+    nodes = [path for path in host.glob("/dev/nvidia*") if _NODE.fullmatch(path)]
+    specifications = [each for each in found if each]
+    for each in specifications if nodes else ():
+        each["lost"] = [path for path in each["nodes"] if not host.exists(path)]
+    return {"specifications": specifications, "unlinked": [path for path in nodes if not _linked(host, path)]}
 
 
 def _linked(host: Host, path: str) -> bool:

@@ -13,27 +13,38 @@ import hashlib
 import json
 import re
 import time
-from typing import TYPE_CHECKING, Any, Iterable, Literal, Mapping
+from typing import TYPE_CHECKING, Any, Iterable, Literal, Mapping, cast
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import paths, versions
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
-from ansible_collections.gpuwright.node.plugins.module_utils.observe import cdi, container_images, packages, rootless
+from ansible_collections.gpuwright.node.plugins.module_utils.observe import (
+    cdi,
+    container_images,
+    container_runtime,
+    packages,
+    rootless,
+)
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import (
+        CgroupDriver,
         Containerd,
         ContainerdConfig,
         Containers,
         Docker,
         DockerAdded,
+        Kubernetes,
     )
 
 _DAEMON_JSON = "/etc/docker/daemon.json"
 _DATA_ROOT = "/var/lib/docker"
 _LIMIT = 1 << 18
 _ENGINES = ("docker.io", "docker-ce", "moby-engine", "docker")
+_SNAPS = ("/snap", "/var/lib/snapd/snap")
 _CONTAINERD = "/etc/containerd/config.toml"
 _DROP_INS = "/etc/containerd/conf.d"
+_KUBELET = "/var/lib/kubelet/config.yaml"
+_CGROUP_DRIVER = re.compile(r"""^["']?cgroupDriver["']?:[ \t]*["']?(systemd|cgroupfs)\b""", re.MULTILINE)
 #: What a configuration says where its runtimes may be others than containerd's own, or may come from elsewhere.
 _OF_INTEREST = re.compile(r"nvidia|^[ \t]*imports\b", re.MULTILINE)
 #: containerd's part for Kubernetes by its names: of version 1, 2 and 3 of the configuration.
@@ -83,9 +94,21 @@ def _daemon_json(host: Host) -> tuple[Any, str | None]:
     return parsed, None
 
 
+def lost_runtimes(host: Host, config: Any) -> list[str]:
+    """Runtimes of a daemon.json, in which a person may have written anything, whose program is not there."""
+    runtimes = config.get("runtimes") if isinstance(config, dict) else None
+    rows = runtimes.items() if isinstance(runtimes, dict) else ()
+    paths = {name: row.get("path") for name, row in rows if isinstance(row, dict)}
+    return sorted(
+        name
+        for name, path in paths.items()
+        if isinstance(path, str) and path and not (host.executable(path) if "/" in path else host.which(path))
+    )
+
+
 def data_root(docker: Docker) -> str:
     """The directory in which Docker keeps everything."""
-    config = docker["daemon_json"]
+    config = docker.get("daemon_json")
     named = config.get("data-root") if isinstance(config, dict) else None
     return named if isinstance(named, str) and named.startswith("/") else _DATA_ROOT
 
@@ -144,7 +167,13 @@ def _words(text: str) -> list[str]:
 
 def parse_dump(text: str) -> ContainerdConfig:
     """What `containerd config dump` says of runtimes, CDI and imports. Passwords of registries are in it too, and stay where they are."""
-    found: ContainerdConfig = {"runtime": None, "default_runtime": None, "cdi": None, "imports": []}
+    found: ContainerdConfig = {
+        "runtime": None,
+        "default_runtime": None,
+        "cdi": None,
+        "imports": [],
+        "systemd_cgroup": None,
+    }
     table: list[str] = []
     for line in map(str.strip, text.splitlines()):
         header, pair = _TABLE.fullmatch(line), _PAIR.fullmatch(line)
@@ -168,6 +197,8 @@ def _take(found: ContainerdConfig, table: list[str], key: str, value: str) -> No
         found["default_runtime"] = words[0]
     elif below == ["containerd", "runtimes", "nvidia", "options"] and key == "BinaryName":
         found["runtime"] = words[0]
+    elif below == ["containerd", "runtimes", "nvidia", "options"] and key == "SystemdCgroup":
+        found["systemd_cgroup"] = words[0] == "true"
 
 
 def _containerd(host: Host, shown: Mapping[str, Mapping[str, str]], docker: bool) -> Containerd:
@@ -193,7 +224,14 @@ def _containerd(host: Host, shown: Mapping[str, Mapping[str, str]], docker: bool
         "config": config,
         "config_error": error,
         "config_loaded": _config_loaded(host, "containerd", active, fields, files),
+        "kubelet_cgroups": _kubelet_cgroups(host),
     }
+
+
+def _kubelet_cgroups(host: Host) -> CgroupDriver | None:
+    """Who manages the control groups of pods by the kubelet's configuration (KubeletConfiguration, cgroupDriver)."""
+    found = _CGROUP_DRIVER.search(host.read(_KUBELET, "containers.containerd", limit=_LIMIT) or "")
+    return cast("CgroupDriver", found[1]) if found else None
 
 
 def _told_version(host: Host) -> str | None:
@@ -217,6 +255,22 @@ def _dump(host: Host) -> tuple[ContainerdConfig | None, str | None]:
     return None, (result.err.strip().splitlines() or ["it does not say why"])[-1]
 
 
+def _elsewhere(host: Host) -> Literal["snap", "desktop"] | None:
+    """A Docker that is no service of this system: a snap, or Docker Desktop, which has a machine of its own."""
+    if any(host.isdir(f"{root}/docker/current") for root in _SNAPS):
+        return "snap"
+    return "desktop" if host.isdir("/opt/docker-desktop") or packages.version_of(host, "docker-desktop") else None
+
+
+def _kubernetes(host: Host) -> Kubernetes | None:
+    """A Kubernetes that brings a containerd of its own."""
+    for name in ("k3s", "rke2"):
+        agent = f"/var/lib/rancher/{name}/agent"
+        if host.which(name) or host.isdir(agent):
+            return {"name": name, "config": f"{agent}/etc/containerd/config.toml"}
+    return None
+
+
 def _version(host: Host, *names: str) -> str | None:
     found = packages.version_of(host, *names)
     return versions.upstream(found) if found else None
@@ -232,16 +286,20 @@ def observe(host: Host, shown: Mapping[str, Mapping[str, str]], *, images: bool 
     active = _active(host, "docker", there, fields)
     config, error = _daemon_json(host)
     podman = _version(host, "podman")
-    return {
+    runtime = container_runtime.observe(host)
+    seen: Containers = {
         "docker": {
             "installed": there,
             "version": version,
             "active": active,
             "daemon_json": config,
             "daemon_json_error": error,
+            "lost_runtimes": lost_runtimes(host, config),
             "added": _added(host),
             "config_loaded": _config_loaded(host, "docker", active, fields, [_DAEMON_JSON]),
+            "elsewhere": _elsewhere(host),
         },
+        "kubernetes": _kubernetes(host),
         "toolkit": {"version": _version(host, "nvidia-container-toolkit", "nvidia-container-toolkit-base")},
         "containerd": _containerd(host, shown, docker=there),
         "podman": {"version": podman},
@@ -249,3 +307,4 @@ def observe(host: Host, shown: Mapping[str, Mapping[str, str]], *, images: bool 
         "images": container_images.observe(host, there, active, podman is not None, asked=images),
         "cdi": cdi.observe(host),
     }
+    return seen if runtime is None else {**seen, "runtime": runtime}

@@ -68,8 +68,6 @@ def _describe(host: Host, mount: dict[str, str], look: disk_class.Look, places: 
     options = mount["options"].split(",") + mount["super"].split(",")
     return {
         "mount": mount["mount"],
-        "device": mount["device"],
-        "fstype": mount["fstype"],
         "size_bytes": size,
         "free_bytes": free,
         "free_files": files,

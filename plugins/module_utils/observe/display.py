@@ -12,7 +12,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Ho
 from ansible_collections.gpuwright.node.plugins.module_utils.observe.pci import bus_id
 
 if TYPE_CHECKING:
-    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Display, PciGpu, Screen
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Display, PciGpu
 
 _DRM = "/sys/class/drm/"
 
@@ -37,20 +37,20 @@ def _nvidia_cards(host: Host) -> dict[str, str]:
     return cards
 
 
-def screens(host: Host, gpus: list[PciGpu]) -> list[Screen]:
-    """Connectors of NVIDIA cards with a screen. Where no driver shows connectors, the card that the firmware booted with counts."""
+def screens(host: Host, gpus: list[PciGpu]) -> list[str]:
+    """PCI addresses of the NVIDIA cards with a screen. Where no driver shows connectors, the card that the firmware booted with counts."""
     cards = _nvidia_cards(host)
-    found: list[Screen] = []
+    found: list[str] = []
     for path in host.glob(_DRM + "card*-*"):
-        card, _dash, connector = os.path.basename(path).partition("-")
-        if card in cards and host.line(path + "/status") == "connected":
-            found.append({"card": card, "connector": connector, "bus_id": cards[card]})
+        card = os.path.basename(path).partition("-")[0]
+        if card in cards and host.line(path + "/status") == "connected" and cards[card] not in found:
+            found.append(cards[card])
     for gpu in gpus:
         if gpu["bus_id"] in cards.values() or gpu["class"] != "0300":
             continue
         address = gpu["bus_id"][4:].lower()
         if host.line("/sys/bus/pci/devices/" + address + "/boot_vga") == "1" and is_desktop(host):
-            found.append({"card": None, "connector": "boot display", "bus_id": gpu["bus_id"]})
+            found.append(gpu["bus_id"])
         else:
             host.unknown(
                 "display.nvidia_screens",

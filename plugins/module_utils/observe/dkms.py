@@ -33,6 +33,12 @@ _COMPILER = re.compile(
     re.IGNORECASE,
 )
 _MAKE = re.compile(r"\*\*\* \[[^\[\]]*\] \S+ \d+|\bError \d+")
+# A program of the build that is not there, as bash says it ("/bin/sh: line 1: g++: command not found"), dash, and make itself: their own
+# words are in the system's language.
+_NO_PROGRAM = re.compile(
+    r"^(?:\S*/)?(?:ba|da)?sh: (?:[^:]{1,20} )?\d{1,6}: [\w+.-]{1,40}: "
+    r"|^make(?:\[\d{1,3}\])?: [\w+.-]{1,40}: No such file or directory"
+)
 # Neither the disk nor the memory had room, or the compiler was killed for it.
 _NO_ROOM = (
     "No space left on device|Cannot allocate memory|Killed",
@@ -71,7 +77,8 @@ def failed_build(text: str, path: str) -> FailedBuild | None:
     lines = [line[:_LINE] for line in text.splitlines() if line.strip()]
     transient = _TRANSIENT.search(text) is not None
     refused = [line for line in lines if _COMPILER.search(line)]
-    errors = [line for line in lines if _COMPILER.search(line) or _MAKE.search(line)]
+    errors = [line for line in lines if _NO_PROGRAM.search(line)]
+    errors += [line for line in lines if _COMPILER.search(line) or _MAKE.search(line)]
     return {
         "module": place[1],
         "version": place[2],

@@ -9,9 +9,12 @@ address. It does without a file of repositories, or a repository, that it cannot
 from __future__ import annotations
 
 import re
-from typing import Iterator, NamedTuple
+from typing import TYPE_CHECKING, Iterator, NamedTuple
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import HidingRule
 
 MAIN = "main"
 _SETTINGS = "/etc/dnf/dnf.conf"
@@ -24,6 +27,9 @@ _ID = re.compile(r"[A-Za-z0-9._:${}-]+\Z")
 _TRUE, _FALSE = ("1", "yes", "true", "on"), ("0", "no", "false", "off")
 _FLAGS = ("enabled", "gpgcheck", "repo_gpgcheck", "skip_if_unavailable")
 _ADDRESSES = ("baseurl", "metalink", "mirrorlist")
+# Two names of one option, and what leaves all others out.
+_EXCLUDES, _INCLUDES = ("exclude", "excludepkgs"), "includepkgs"
+_LONGEST_ENTRY = 200
 _BLANK = " \t\r"
 
 
@@ -131,8 +137,35 @@ def faults(text: str) -> list[tuple[int, str]]:
     return found
 
 
+def hides(host: Host) -> list[HidingRule]:
+    """The lines by which dnf keeps packages out: of its settings, and of each repository that is switched on."""
+    found: list[HidingRule] = []
+    for path, text in _all(host):
+        for section in parse(text)[0]:
+            if section.name != MAIN and not (is_repository(section) and enabled(section)):
+                continue
+            for name, value in section.options.items():
+                if name not in (*_EXCLUDES, _INCLUDES):
+                    continue
+                patterns = re.split(r"[,\s]+", value.strip(", \n\t"))
+                where = "" if section.name == MAIN else f"[{section.name}] "
+                found.append(
+                    {
+                        "file": path,
+                        "entry": f"{where}{name}={' '.join(patterns)}"[:_LONGEST_ENTRY],
+                        "packages": ["*"] if name == _INCLUDES else patterns,
+                        "except": patterns if name == _INCLUDES else [],
+                        "source": None if section.name == MAIN else section.name,
+                    }
+                )
+    return found
+
+
+def _all(host: Host) -> list[tuple[str, str]]:
+    """The settings and the files of repositories, each with its text."""
+    return [(_SETTINGS, (host.read(_SETTINGS) or "")[:_LONGEST]), *texts(host)]
+
+
 def broken(host: Host) -> list[str]:
     """What dnf cannot read of its settings and sources, as sentences."""
-    settings = host.read(_SETTINGS) or ""
-    read = [(_SETTINGS, settings[:_LONGEST]), *texts(host)]
-    return [f"{path}, line {number}: {why}" for path, text in read for number, why in faults(text)]
+    return [f"{path}, line {number}: {why}" for path, text in _all(host) for number, why in faults(text)]

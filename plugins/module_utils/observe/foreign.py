@@ -44,8 +44,7 @@ def vgpus(host: Host, gpus: Iterable[PciGpu]) -> list[VirtualGpu]:
         if capability is None:
             host.unknown("pci.vgpus", "the PCI configuration space is only read by root")
         elif capability[3:5] == _SIGNATURE:
-            version, branch = _hypervisor(capability)
-            found.append({"bus_id": gpu["bus_id"], "host_driver": version, "host_branch": branch})
+            found.append({"bus_id": gpu["bus_id"], "host_driver": _hypervisor(capability)})
     return found
 
 
@@ -64,19 +63,18 @@ def _vendor_capability(data: bytes) -> bytes | None:
     return b""
 
 
-def _hypervisor(capability: bytes) -> tuple[str | None, str | None]:
-    """Version and branch of the hypervisor's driver; None where the capability is cut short."""
+def _hypervisor(capability: bytes) -> str | None:
+    """Version of the hypervisor's driver; None where the capability is cut short."""
     place = _RECORDS
     while place + 2 <= len(capability):
         kind, length = capability[place], capability[place + 1]
         if kind == _HOST_DRIVER and length >= 2 + 2 * _TEXT:
-            texts = (capability[place + 2 + _TEXT * index :][:_TEXT] for index in (0, 1))
-            version, branch = (text.split(b"\0")[0].decode("ascii", "replace") or None for text in texts)
-            return version, branch
+            text = capability[place + 2 :][:_TEXT]
+            return text.split(b"\0")[0].decode("ascii", "replace") or None
         if kind == _HOST_DRIVER or length < 2:
             break
         place += length
-    return None, None
+    return None
 
 
 def cards_of_windows(smi: Smi | None) -> list[PciGpu]:
@@ -90,12 +88,9 @@ def cards_of_windows(smi: Smi | None) -> list[PciGpu]:
                 "bus_id": row["pci_bus_id"],
                 "vendor": vendor,
                 "device": device or None,
-                "subsystem": None,
                 "class": "0302",
                 "revision": None,
                 "driver": None,
-                "numa_node": None,
-                "link": {"speed_gts": None, "width": None, "max_speed_gts": None, "max_width": None},
             }
         )
     return cards

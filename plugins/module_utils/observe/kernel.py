@@ -222,6 +222,9 @@ def available(host: Host, release: str | None) -> AvailableModules:
         host.unknown("kernel.available", reason)
         return {}
     path = module["filename"]
+    # The list of modules is as old as the last depmod: of a file that is gone since, modinfo tells the name alone.
+    if module.keys() == {"filename"}:
+        return {}
     return {
         "nvidia": {
             "version": module.get("version"),

@@ -26,15 +26,18 @@ from ansible_collections.gpuwright.node.plugins.module_utils.observe import (
     in_use,
     kernel,
     listeners,
+    loader,
     monitoring_server,
+    names,
     packages,
     pci,
+    peers,
     python_envs,
     services,
     system,
 )
 from ansible_collections.gpuwright.node.plugins.module_utils.records import history as earlier
-from ansible_collections.gpuwright.node.plugins.module_utils.records import seals
+from ansible_collections.gpuwright.node.plugins.module_utils.records import run_lock, seals
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import (
@@ -48,7 +51,7 @@ if TYPE_CHECKING:
         Smi,
         User,
     )
-    from ansible_collections.gpuwright.node.plugins.module_utils.seal import Seal
+    from ansible_collections.gpuwright.node.plugins.module_utils.seal import RunLock, Seal
 
 SCHEMA = 1
 #: Seconds for one program of the node.
@@ -157,9 +160,13 @@ def observe(
     bus = pci.observe(host)
     owned = driver.observe(host, operating_system["arch"], kernels["loaded"], driver_set.observe(host))
     foreign.name_owner(host, where, owned)
+    _as_programs_see(host, operating_system["arch"], owned)
     smi = _smi(host, kernels, where, owned)
     if where["kind"] == "wsl" and not bus["gpus"]:
         bus["gpus"] = foreign.cards_of_windows(smi)
+    between = peers.observe(host, bus["gpus"])
+    if between is not None:
+        bus["peers"] = between
     if where["kind"] == "vm":
         bus["vgpus"] = foreign.vgpus(host, bus["gpus"])
     judged = _verified(host, found, states)
@@ -185,9 +192,10 @@ def observe(
         "containers": engines,
         "python": python_envs.observe(host),
         "environments": python_envs.environments(host, set(environments) | set(_named_in_seals(found, "environments"))),
-        "disks": disks.observe(host, [*environments, host.places.environments]),
-        "memory": system.memory(host),
-        "cpus": system.cpus(host),
+        "disks": disks.observe(
+            host, [*environments, host.places.environments, containers.data_root(engines["docker"])]
+        ),
+        "names": names.observe(host),
         "packages": packages.observe(host),
         "services": states,
         "fabric": fabric.observe(host, kernels["next"], shown),
@@ -195,7 +203,7 @@ def observe(
         "sessions": {"display": display.graphical_session(host)},
         "seals": None if "seals" in host.unknown_facts else judged,
         "proof": seals.read_proof(host),
-        "lock": seals.read_lock(host),
+        "lock": _lock(host),
         "history": earlier.observe(host, history),
         "unknown": {},
     }
@@ -206,6 +214,13 @@ def observe(
         facts["monitoring_server"] = server
     facts["unknown"] = dict(sorted(host.unknown_facts.items()))
     return facts
+
+
+def _lock(host: Host) -> RunLock | None:
+    lock = seals.read_lock(host)
+    if lock is not None:
+        lock["living"] = run_lock.is_living(host, lock)
+    return lock
 
 
 def _user(host: Host, environments: Iterable[str]) -> User:
@@ -254,6 +269,14 @@ def _smi(host: Host, kernels: Kernel, where: Environment, owned: Driver) -> Smi 
             answer["mig_devices"] = mig_layout.parse_list(listed.out) or None
         return answer
     return None
+
+
+def _as_programs_see(host: Host, arch: str | None, owned: Driver) -> None:
+    """What a program finds of the driver, where one is there."""
+    if owned["libcuda"] is None and owned["loaded_version"] is None:
+        return
+    owned["loader"], owned["nodes"] = loader.libraries(host, arch), loader.nodes(host)
+    owned["makes_nodes"] = loader.makes_nodes(host)
 
 
 def _initramfs_content(host: Host, kernels: Kernel, bus: Pci, judged: Mapping[str, Seal], *, asked: bool) -> None:

@@ -4,14 +4,15 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import struct
 from typing import TYPE_CHECKING, Iterable
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import processes, redact, simulated
+from ansible_collections.gpuwright.node.plugins.module_utils.base import processes, redact, simulated, words
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
-from ansible_collections.gpuwright.node.plugins.module_utils.observe import dnf_files, rpm
+from ansible_collections.gpuwright.node.plugins.module_utils.observe import dnf_files, preferences, rpm
 from ansible_collections.gpuwright.node.plugins.module_utils.observe.package import Package
 
 if TYPE_CHECKING:
@@ -181,7 +182,7 @@ def interrupted(host: Host) -> str | None:
     """What an interrupted dpkg left behind, as a sentence; None when nothing."""
     steps = journal(host.names(DPKG_JOURNAL, "packages.interrupted"))
     if steps:
-        return f"dpkg was interrupted: {DPKG_JOURNAL} holds {len(steps)} unfinished steps"
+        return f"dpkg was interrupted: {DPKG_JOURNAL} holds {words.count(len(steps), 'unfinished steps')}"
     groups: dict[str, list[str]] = {}
     for name, package in sorted(installed(host).items()):
         if package.state in _UNFINISHED or package.state == "reinstreq":
@@ -319,6 +320,35 @@ def parse_deb822(text: str, path: str) -> list[PackageSource]:
     return sources
 
 
+def parse_sources(text: str, path: str) -> list[PackageSource]:
+    """Sources of a file, in the format that its name says."""
+    return (parse_deb822 if path.endswith(".sources") else parse_one_line)(text, path)
+
+
+def conflicts(sources: Iterable[PackageSource]) -> list[str]:
+    """Sources, in apt's order, that name a place with another key than an earlier one, as sentences. apt reads none before that is mended.
+
+    One without a key that comes before those with one takes theirs.
+    """
+    first: dict[tuple[str, str], PackageSource] = {}
+    told = []
+    for source in sources:
+        for uri, suite in itertools.product(source["uris"], source["suites"]) if source["enabled"] else ():
+            before = first.get((uri.rstrip("/"), suite))
+            if before is None and source["signed_by"]:
+                first[uri.rstrip("/"), suite] = source
+            elif before is not None and before["signed_by"] != source["signed_by"]:
+                told.append(
+                    f"{source['file']} beside {before['file']}: {uri} {suite} has {_signed_by(source)} in the one and "
+                    f"{_signed_by(before)} in the other"
+                )
+    return list(dict.fromkeys(told))
+
+
+def _signed_by(source: PackageSource) -> str:
+    return f"Signed-By {source['signed_by']}" if source["signed_by"] else "no Signed-By"
+
+
 def unreadable_lines(text: str) -> list[tuple[int, str]]:
     """Numbers of the lines of a one-line file that apt cannot read, each with the reason. Source: sources.list(5)."""
     found = []
@@ -378,7 +408,10 @@ def broken_sources(host: Host) -> list[str]:
         text = host.read(path, "packages.sources") or ""
         entry, unreadable = ("line", unreadable_lines) if path.endswith(".list") else ("stanza", unreadable_stanzas)
         told += [f"{path}, {entry} {number}: {why}" for number, why in unreadable(text)]
-    return told
+    differ = conflicts(apt_sources(host))
+    # apt 3 takes one without a key for one with the key of another at its place, apt 2 does not.
+    taken = bool(differ) and host.live and host.run(["apt-get", "indextargets", "--format", "$(SITE)"]).ok
+    return told + ([] if taken else differ)
 
 
 def _source_files(host: Host) -> list[str]:
@@ -394,12 +427,23 @@ def apt_sources(host: Host) -> list[PackageSource]:
     for path in _source_files(host):
         text = host.read(path, "packages.sources")
         if text:
-            sources += (parse_deb822 if path.endswith(".sources") else parse_one_line)(text, path)
+            sources += parse_sources(text, path)
     for source in sources:
         key = source["signed_by"] or ""
         if key.startswith("/") and not host.exists(key):
             source["key_missing"] = True
     return sources
+
+
+def gone_sources(host: Host, sources: Iterable[PackageSource]) -> list[str]:
+    """Sources in a directory of this machine that is not there, as sentences: nothing comes from them."""
+    told = [
+        f"{source['file']}: there is no directory {found.group(1)}"
+        for source in sources
+        for found in (re.match(r"(?:file|copy):/*(/[^?#]*)", uri) for uri in source["uris"])
+        if source["enabled"] and found and not host.isdir(found.group(1))
+    ]
+    return list(dict.fromkeys(told))
 
 
 def observe(host: Host) -> Packages:
@@ -429,6 +473,8 @@ def observe(host: Host) -> Packages:
         seen["holds"] = sorted(name for name, package in found.items() if package.hold)
         seen["sources"] = apt_sources(host)
         seen["broken_sources"] = broken_sources(host)
+        seen["gone_sources"] = gone_sources(host, seen["sources"])
+        seen["hides"] = preferences.hides(host)
         removes = repair_removes(host) if seen["interrupted"] and host.live else None
         if removes is not None:
             seen["repair_removes"] = removes
@@ -440,6 +486,7 @@ def observe(host: Host) -> Packages:
         seen["holds"] = rpm.versionlocks(host)
         seen["sources"] = rpm.sources(host)
         seen["broken_sources"] = dnf_files.broken(host)
+        seen["hides"] = dnf_files.hides(host)
     if "packages.interrupted" in host.unknown_facts and not seen["interrupted"]:
         seen["interrupted"] = None
     return seen

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
         OtherGpu,
         Pci,
         PciGpu,
-        PciLink,
         ReservedGpu,
     )
 
@@ -44,41 +42,15 @@ def _number(host: Host, path: str) -> str | None:
     return text[2:].lower() if text and text.startswith("0x") else text
 
 
-def _first_number(text: str | None) -> float | None:
-    found = re.match(r"(\d+(?:\.\d+)?)", text or "")
-    return float(found.group(1)) if found else None
-
-
-def _width(text: str | None) -> int | None:
-    """Lanes of a link; 0 and 255 are the kernel's words for unknown."""
-    number = _first_number(text)
-    return None if number in (None, 0.0, 255.0) else int(number or 0)
-
-
-def _link(host: Host, path: str) -> PciLink:
-    return {
-        "speed_gts": _first_number(host.line(path + "/current_link_speed")),
-        "width": _width(host.line(path + "/current_link_width")),
-        "max_speed_gts": _first_number(host.line(path + "/max_link_speed")),
-        "max_width": _width(host.line(path + "/max_link_width")),
-    }
-
-
 def _gpu(host: Host, address: str, device_class: str) -> PciGpu:
     path = _DEVICES + address
-    node = host.line(path + "/numa_node")
-    sub = (_number(host, path + "/subsystem_vendor"), _number(host, path + "/subsystem_device"))
     return {
         "bus_id": bus_id(address),
         "vendor": _NVIDIA,
         "device": _number(host, path + "/device"),
-        "subsystem": "{}:{}".format(*sub) if all(sub) else None,
         "class": device_class,
         "revision": _number(host, path + "/revision"),
         "driver": foreign.bound_to(host, path),
-        # -1: the firmware tells no node.
-        "numa_node": int(node) if node and node.isdigit() else None,
-        "link": _link(host, path),
     }
 
 

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
         Environment,
         EnvironmentKind,
         Family,
-        Memory,
         Os,
     )
 
@@ -232,32 +231,8 @@ def boot(host: Host, system: str | None = None) -> Boot:
     secure = _secure_boot(host)
     return {
         "id": boot_id,
-        "efi": host.isdir("/sys/firmware/efi"),
         "secure_boot": secure,
         # Looked for only where it decides something.
         "signing_key": signing_key.observe(host, system) if secure else None,
         "cmdline": host.line("/proc/cmdline", "boot.cmdline"),
     }
-
-
-def memory(host: Host) -> Memory:
-    """The part `memory`."""
-    found = re.search(r"^MemTotal:\s+(\d+) kB", host.read("/proc/meminfo", "memory", limit=4096) or "", re.MULTILINE)
-    if not found:
-        host.unknown("memory", "/proc/meminfo does not tell MemTotal")
-    return {"total_bytes": int(found.group(1)) * 1024 if found else None}
-
-
-def cpus(host: Host) -> int | None:
-    """Number of processors that are switched on."""
-    text = host.line("/sys/devices/system/cpu/online")
-    if text and re.match(r"^[\d,-]+$", text):
-        total = 0
-        for part in text.split(","):
-            first, _dash, last = part.partition("-")
-            total += int(last or first) - int(first) + 1
-        return total
-    if host.live:
-        return os.cpu_count()
-    host.unknown("cpus", "no /sys/devices/system/cpu/online")
-    return None

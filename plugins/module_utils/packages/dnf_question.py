@@ -21,6 +21,9 @@ from typing import Any
 EVERY_PACKAGE = "/./"
 NO_TRANSACTION = {"install": [], "removes": [], "downgrades": [], "freed_bytes": 0}  # type: Any
 NOTHING = {**NO_TRANSACTION, "packages": {}, "others": {}, "enabled": []}  # type: Any
+# Of the reasons why dnf finds no way.
+_FILTERED = re.compile(r"package (\S+)(?: from \S+)? is filtered out by (?:exclude|modular) filtering")
+_NAMED = 6
 _SIGNATURE_WORDS = ("gpg", "signature", "openpgp", "public key", "repomd.xml.asc")
 
 
@@ -61,6 +64,18 @@ def foreign_bytes(path: str) -> Any:
             if line != line.decode("utf-8", "replace").encode() and not line.startswith((b"#", b";")):
                 return number
     return None
+
+
+def is_meant(package: Any, pattern: str) -> bool:
+    """Whether a line of settings means a package: by its name, with its architecture, its version or both."""
+    version = f"{package.version}-{package.release}"
+    forms = [
+        package.name,
+        f"{package.name}.{package.arch}",
+        f"{package.name}-{version}",
+        f"{package.name}-{version}.{package.arch}",
+    ]
+    return any(fnmatch.fnmatchcase(form, pattern) for form in [*forms, str(package)])
 
 
 def leaving(arriving: Any, gone: Any) -> Any:
@@ -291,6 +306,73 @@ class Question:
         if out:
             self.base.sack.add_excludes(self.base.sack.query().filterm(pkg=out))
 
+    def whole(self, name: str) -> Any:
+        """What repositories have under a name (or a name with its version) for this machine, with what is kept from being installed."""
+        import hawkey
+
+        offered = self.base.sack.query(flags=hawkey.IGNORE_EXCLUDES).available()
+        arches = [self.base.conf.basearch, "noarch"]
+        return list(offered.filter(name=name, arch=arches)) or list(offered.filter(nevra=name))
+
+    def hidden(self, wanted: Any) -> Any:
+        """Of what is asked for that which the machine's own settings keep out in every version that would do."""
+        out = []
+        for item in wanted:
+            name, _equals, version = item.partition("=")
+            start = version or self.given["keep"].get(name) or self.given["keep"].get(EVERY_PACKAGE) or ""
+            whole = self.whole(name)
+            fit = [package for package in whole if continues(evr(package), start)] or whole
+            offered = set(self.available(name))
+            if fit and not any(package in offered for package in fit):
+                out.append((item, fit))
+        return self.name_hidden(out)
+
+    def name_hidden(self, found: Any) -> Any:
+        """Those of the packages of which it is told who keeps them out. `found`: what is asked for, with what is there of it."""
+        rows = {}  # type: Any
+        for item, packages in found:
+            told = self.who_hides(max(packages)) if packages else None
+            if told:
+                rows.setdefault(told, []).append(item)
+        for (who, rule), items in sorted(rows.items()):
+            more = f" and {len(items) - _NAMED} more" if len(items) > _NAMED else ""
+            self.problem("hidden", f"{who} keeps {', '.join(items[:_NAMED])}{more} from being installed ({rule})")
+        return [item for items in rows.values() for item in items]
+
+    def who_hides(self, package: Any) -> Any:
+        """Who keeps a package out, and by which line; None where nobody is found who does."""
+        import hawkey
+
+        regular = self.base.sack.query(flags=hawkey.IGNORE_MODULAR_EXCLUDES).available()
+        if package in set(regular.filter(name=package.name)):
+            return self.stream_that_hides(package)
+        repository = self.base.repos[package.reponame]
+        for conf, path in ((self.base.conf, self.base.conf.config_file_path), (repository, repository.repofile)):
+            where = "" if conf is self.base.conf else f"[{repository.id}] "
+            for pattern in conf.excludepkgs:
+                if is_meant(package, pattern):
+                    return path, f"{where}exclude={pattern}"
+            if conf.includepkgs and not any(is_meant(package, pattern) for pattern in conf.includepkgs):
+                return path, f"{where}includepkgs={' '.join(conf.includepkgs)}"
+        return None
+
+    def stream_that_hides(self, package: Any) -> Any:
+        """The module that keeps a package out: its own, which is disabled or has another stream, or one that has its name."""
+        container = self.base._moduleContainer  # noqa: SLF001 - dnf has no other way
+        modules = list(container.getModulePackages())
+        full = f"{package.name}-{package.epoch}:{package.version}-{package.release}.{package.arch}"
+        for module in modules:
+            if full in module.getArtifacts():
+                name, stream = module.getName(), module.getStream()
+                state = "disabled" if container.isDisabled(name) else "not enabled"
+                return f"the module {name}", f"its stream {stream} is {state}: dnf module enable {name}:{stream}"
+        for module in modules:
+            name = module.getName()
+            names = [artifact.rsplit("-", 2)[0] for artifact in module.getArtifacts()]
+            if package.name in names and container.isEnabled(name, module.getStream()):
+                return f"the module {name}", f"its stream {module.getStream()} is enabled: dnf module reset {name}"
+        return None
+
     def policy(self, names: Any, seen: Any) -> Any:
         """Candidate and versions of the packages that are known."""
         found = {}
@@ -325,7 +407,10 @@ class Question:
         try:
             self.base.resolve(allow_erasing=True)
         except dnf.exceptions.DepsolveError as error:
-            self.problem("unsolvable", str(error).strip()[-1500:])
+            said = str(error).strip()
+            filtered = sorted(set(_FILTERED.findall(said)))
+            if not self.name_hidden([(package, self.whole(package)) for package in filtered]):
+                self.problem("unsolvable", said[-1500:])
             return NO_TRANSACTION
         transaction = self.base.transaction or ()
         gone = set(transaction.remove_set) if transaction else set()
@@ -384,11 +469,12 @@ class Question:
         names = list(dict.fromkeys([item.partition("=")[0] for item in wanted]))
         also = [name for name in self.given["also"] if name not in names]
         seen = {name: self.versions(name) for name in [*names, *also]}
+        hidden = self.hidden(wanted)
         self.keep()
         known = self.policy(names, seen)
-        there = [item for item in wanted if self.offered(known, item)]
+        there = [item for item in wanted if item not in hidden and self.offered(known, item)]
         beside = self.given.get("files") or self.given.get("leaves")
-        transaction = self.simulate(there) if there or beside else NO_TRANSACTION
+        transaction = self.simulate(there) if (there or beside) and not hidden else NO_TRANSACTION
         self.judge_others()
         return {
             **transaction,
@@ -403,7 +489,9 @@ class Question:
         name, equals, version = item.partition("=")
         entry = known.get(name)
         if entry is None or (not equals and not entry["candidate"]):
-            self.problem("no-such-package", "no repository offers the package " + name, package=name)
+            others = sorted({package.arch for package in self.base.sack.query().available().filter(name=name)})
+            alone = f" for {self.base.conf.basearch}; it is there for {', '.join(others)}" if others else ""
+            self.problem("no-such-package", f"no repository offers the package {name}{alone}", package=name)
             return False
         if equals and version not in entry["versions"] and version != entry["candidate"]:
             there = ", ".join(entry["versions"][:5]) or "none"
@@ -423,8 +511,8 @@ def answer(given: Any) -> Any:
 
 
 def unsolvable(found: Any) -> bool:
-    """Say whether dnf found no way to install what was asked for."""
-    return any(row["kind"] == "unsolvable" for row in found["problems"])
+    """Say whether dnf found no way to install what was asked for, or none but past an exclusion: another repository may have it too."""
+    return any(row["kind"] in ("unsolvable", "hidden") for row in found["problems"])
 
 
 def main() -> None:

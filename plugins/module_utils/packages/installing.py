@@ -31,6 +31,17 @@ _ENVIRONMENT = {
     "NEEDRESTART_SUSPEND": "1",
 }
 _EPOCH = re.compile(r"-\d+:")
+#: What tells why, the most specific first: what ran out; the build of a module; whose script or file it was; apt's and dnf's own reasons.
+_CAUSES = tuple(
+    re.compile(pattern, re.MULTILINE)
+    for pattern in (
+        r"\b(No space left on device)$",
+        r"^Error! .+",
+        r"^dpkg: (?:error processing|unrecoverable fatal error).+\n .+",
+        r"^E: (?!Sub-process ).+",
+        r"^Error:.*(?:\n .+)*",
+    )
+)
 
 #: Runs a program with more variables in its environment: status, output, errors.
 Runner = Callable[[Sequence[str], Mapping[str, str]], "tuple[int, str, str]"]
@@ -52,8 +63,7 @@ class InstallationFailed(Exception):
     """A program that ended with an error. ``answer``: what the module says with it."""
 
     def __init__(self, argv: Sequence[str], rc: int, out: str, err: str) -> None:
-        last = (err or out).strip().splitlines()[-1:] or ["it said nothing"]
-        super().__init__(redact.text(f"'{' '.join(argv)}' failed: {(err or last[0]).strip()[-4_000:]}"))
+        super().__init__(redact.text(f"{cause_of(out, err)[-4_000:]} ('{' '.join(argv)}' failed)"))
         self.answer: Answer = {
             "rc": rc,
             "cmd": list(argv),
@@ -70,6 +80,19 @@ class InstallationRefused(Exception):
             f"Expected {manager} to take away nothing but what the plan names. Found in a trial: {found}. Nothing was changed. "
             "What to do: run the same command again; its plan then names these, and says how they are allowed"
         )
+
+
+def cause_of(out: str, err: str) -> str:
+    """Why a program of the package manager failed, in its words: the most specific of them, wherever it said them.
+
+    apt's last word is that dpkg failed; why stands in what dpkg, the scripts of packages and DKMS said before.
+    """
+    said = f"{out}\n{err}"
+    for pattern in _CAUSES:
+        found = [" ".join(each.split()) for each in pattern.findall(said)]
+        if found:
+            return "; ".join(dict.fromkeys(found))
+    return ((err or out).strip().splitlines() or ["it said nothing"])[-1]
 
 
 def end_of(said: str) -> str:

@@ -10,6 +10,7 @@ status of the installed packages is the machine's own; it is read.
 from __future__ import annotations
 
 import contextlib
+import fnmatch
 import mmap
 import os
 import re
@@ -25,6 +26,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Ho
 from ansible_collections.gpuwright.node.plugins.module_utils.base.run import Result
 from ansible_collections.gpuwright.node.plugins.module_utils.base.versions import EVERY_PACKAGE
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import packages as package_files
+from ansible_collections.gpuwright.node.plugins.module_utils.observe import preferences as pins
 from ansible_collections.gpuwright.node.plugins.module_utils.packages import openpgp
 from ansible_collections.gpuwright.node.plugins.module_utils.packages.fetch import FetchError, fetch
 
@@ -48,7 +50,8 @@ _NETRC = "/etc/apt/auth.conf"
 _OF_STATUS = re.compile(r"/\S*/status$")
 # The lines of `apt-cache policy` that count.
 _OF_POLICY = re.compile(
-    r"(?P<package>\S+):$|  Candidate: (?P<candidate>\S+)| (?:\*\*\*|   ) (?P<version>\S+) -?\d+|\s{8,}-?\d+ (?P<origin>\S+)"
+    r"(?P<package>\S+):$|  Candidate: (?P<candidate>\S+)| (?:\*\*\*|   ) (?P<version>\S+) (?P<priority>-?\d+)"
+    r"|\s{8,}-?\d+ (?P<origin>\S+)"
 )
 # Of a package that dpkg did not bring to its end, and what a package says of others.
 _UNFINISHED = re.compile(
@@ -61,6 +64,7 @@ _UNREADABLE = re.compile(
     r"^E: (?P<what>Malformed|Type .+ is not known) (?:on |)(?:entry|line|stanza) (?P<number>\d+)"
     r" in (?:list file|source list|sources file) (?P<path>\S+)(?: \((?P<why>.*)\))?$"
 )
+_UNREAD_SOURCES = "list of sources could not be read"
 _COMPRESSED_LIST = re.compile(r"_Packages\.(?:gz|xz|lz4|zst|bz2|lzma)$")
 # Settings that would act on the machine (hooks) or fetch what is not asked for (indexes of files, icons, sources).
 _LEFT_OUT = re.compile(
@@ -69,6 +73,9 @@ _LEFT_OUT = re.compile(
 )
 # Lists and caches of a desktop are some 400 MB, too much for a /tmp in memory.
 _ROOMY = "/var/tmp"  # noqa: S108 - the directory in it is made by mkdtemp
+_ASKED = "gpuwright-asked.sources"
+_NAMED = 6
+_OWN = Host()
 _KEEP_PRIORITY = 1001
 """Above 1000: the kept version is the candidate even where a newer one is installed."""
 
@@ -142,6 +149,23 @@ def parse_policy(text: str) -> dict[str, PackageVersions]:
     return {name: seen for name, seen in found.items() if seen["candidate"] or seen["versions"]}
 
 
+def parse_priorities(text: str) -> dict[str, dict[str, int]]:
+    """Priorities of the versions of each package in `apt-cache policy`; versions that only dpkg's status has are left out."""
+    found: dict[str, dict[str, int]] = {}
+    package, version, priority = "", "", 0
+    for line in text.splitlines():
+        says = _OF_POLICY.match(line)
+        if not says:
+            continue
+        if says["package"]:
+            package, version = says["package"], ""
+        elif says["version"]:
+            version, priority = says["version"], int(says["priority"])
+        elif version and says["origin"] and not _OF_STATUS.match(says["origin"]):
+            found.setdefault(package, {})[version] = priority
+    return found
+
+
 def parse_sizes(text: str, field: str) -> dict[str, int]:
     """What a field says of each package in stanzas of `apt-cache show` or of dpkg's status, in the field's own unit, by package name."""
     sizes = {}
@@ -172,10 +196,13 @@ _SIGNATURE_WORDS = (
 )
 _REMEDIES = {
     "broken-source": "correct that entry or remove the file: apt itself installs nothing before that",
+    "hidden": "take these packages out of it, or remove it, where they may be installed; then run again",
     "unreachable": "check the network, the proxy of apt, and the address; or name a mirror",
     "not-let-in": "write USER:PASSWORD@, each percent-encoded, before the host of its address; those of the machine's own sources belong "
     "into /etc/apt/auth.conf.d",
     "bad-signature": "the repository is not signed by the expected key: check its address and key; check the clock of the machine too",
+    "weak-key": "its key is bound by SHA-1, which apt no longer takes: put the key in place of it that its owner has renewed, else switch "
+    "the source off",
     "wrong-key": "if the owner of the repository changed its key, check that with the owner and name the new fingerprint",
     "timeout": "the repository is slow or a proxy holds the connection back: try again, or give a longer limit",
     "no-such-package": "the repositories of this machine do not offer it: check the name, the version, and the repository of this release",
@@ -192,7 +219,8 @@ def roomy() -> str | None:
 def problem(kind: str, text: str, repository: str | None = None) -> Problem:
     """A problem with the usual remedy for its kind."""
     refused = kind == "unreachable" and re.search(r"\b401\b", text)
-    return Problem(kind, repository, text, _REMEDIES["not-let-in" if refused else kind])
+    weak = kind == "bad-signature" and "SHA1 is not considered secure" in text
+    return Problem(kind, repository, text, _REMEDIES["not-let-in" if refused else "weak-key" if weak else kind])
 
 
 def _kind_of(line: str) -> str:
@@ -200,8 +228,6 @@ def _kind_of(line: str) -> str:
         return "bad-signature"
     if "Could not get lock" in line or "Unable to lock" in line:
         return "lock"
-    if "list of sources could not be read" in line or "Conflicting values" in line or "Malformed" in line:
-        return "unsolvable"
     return "timeout" if "timed out" in line else "unreachable"
 
 
@@ -216,6 +242,25 @@ def _broken_source(line: str, directory: str) -> Problem | None:
     return problem("broken-source", f"apt cannot read {path}, {where}: {why}")
 
 
+def messages(text: str) -> list[str]:
+    """What apt says, each of its errors and warnings in one line: a reason may go on in the lines that follow."""
+    found: list[list[str]] = []
+    for line in text.splitlines():
+        if found and found[-1][0][:3] in ("E: ", "W: ") and not re.match(r"[EWN]: ", line):
+            found[-1].append(line.strip())
+        else:
+            found.append([line])
+    return [" ".join(filter(None, each)) for each in found]
+
+
+def unread(text: str, directory: str, what: str) -> Problem | None:
+    """What apt could not read of its files, in its own words; None where it names no error. `directory`: of the copies."""
+    said = [line[3:].strip() for line in messages(text) if line.startswith("E: ") and _UNREAD_SOURCES not in line]
+    if not said:
+        return None
+    return problem("broken-source", f"apt cannot read {what}: {'; '.join(said).replace(directory + '/', '/etc/apt/')}")
+
+
 def problems_of_update(text: str, names: Mapping[str, str], directory: str = "") -> list[Problem]:
     """Problems in what `apt-get update` said. `names`: name of the asked repository by its address; `directory`: where the machine's
     sources are copied to.
@@ -223,12 +268,8 @@ def problems_of_update(text: str, names: Mapping[str, str], directory: str = "")
     apt ends with status 0 when a repository did not answer and only warns, so the lines count, not the status.
     """
     found: dict[tuple[str, str | None], Problem] = {}
-    for line in text.splitlines():
-        if (
-            not re.match(r"^[EW]: ", line)
-            or "Some index files failed" in line
-            or "list of sources could not be read" in line
-        ):
+    for line in messages(text):
+        if not re.match(r"^[EW]: ", line) or "Some index files failed" in line:
             continue
         # These warn of habits of the machine's own sources, not of an answer that is missing.
         if re.search(
@@ -237,12 +278,16 @@ def problems_of_update(text: str, names: Mapping[str, str], directory: str = "")
         ):
             continue
         broken = _broken_source(line, directory)
+        if broken is None and _UNREAD_SOURCES in text:
+            broken = unread(text, directory, "its sources")
         if broken:
             return [broken]  # apt goes no further
         repository = next((name for uri, name in names.items() if uri.rstrip("/") in line), None)
         kind = _kind_of(line)
-        # Of sources of others each address counts for itself.
-        found.setdefault((kind, repository or address_in(line)), problem(kind, line[3:].strip(), repository))
+        told = problem(kind, " ".join(line[3:].split()), repository)
+        # Of sources of others each address counts for itself; of two words about one the longer has the reason.
+        place = (kind, repository or address_in(line))
+        found[place] = max(found.get(place, told), told, key=lambda each: len(each.text))
     # A repository whose signature is bad is reported as failed to fetch too: the first tells more.
     distrusted = {repository for kind, repository in found if kind == "bad-signature"}
     return [
@@ -302,23 +347,27 @@ def without(
 
     apt refuses to work when one place is named twice with different keys. `kept` saves a source from that.
     """
-    parse = package_files.parse_deb822 if path.endswith(".sources") else package_files.parse_one_line
     pieces = re.split(r"(\n[ \t]*\n)", text) if path.endswith(".sources") else text.splitlines(True)
 
     def stays(piece: str) -> bool:
-        return all((kept and kept(source)) or not (_places(source) & asked) for source in parse(piece, path))
+        return all(
+            (kept and kept(source)) or not (_places(source) & asked)
+            for source in package_files.parse_sources(piece, path)
+        )
 
     # Of a line the place stays empty: apt tells the number of one that it cannot read.
     return "".join(piece if stays(piece) else "" if path.endswith(".sources") else "\n" for piece in pieces)
 
 
+def _pattern(prefix: str) -> str:
+    """What fits the versions that begin so."""
+    return prefix if prefix.endswith("*") else prefix + "*"
+
+
 def preferences(keep: Mapping[str, str]) -> str:
     """Preferences (apt_preferences(5)) that hold packages to versions that begin so."""
     form = "Package: {0}\nPin: version {1}\nPin-Priority: {2}\n"
-    return "\n".join(
-        form.format(name, prefix if prefix.endswith("*") else prefix + "*", _KEEP_PRIORITY)
-        for name, prefix in sorted(keep.items())
-    )
+    return "\n".join(form.format(name, _pattern(prefix), _KEEP_PRIORITY) for name, prefix in sorted(keep.items()))
 
 
 def of_versions(path: str, start: str) -> set[tuple[str, str]]:
@@ -621,24 +670,16 @@ class PrivateApt:
         self._copy_sources(
             asked, {component for repository in repositories for component in repository.get("components") or []}
         )
-        _write(self._at("sources.list.d", "gpuwright-asked.sources"), "\n".join(stanzas))
+        _write(self._at("sources.list.d", _ASKED), "\n".join(stanzas))
         # Before the machine's own: the first that fits counts. Only root enters the directory.
         _write(self._at("auth.conf"), auth_conf(self._credentials) + _text(_NETRC))
         self._copy_preferences(repositories)
         self._copy_lists()
         if not self._configure() or (fetches and not self._update(repositories)):
             return False
-        _write(
-            self._at("preferences"),
-            "\n".join(
-                [
-                    barred(repositories),
-                    self._of_others(keep, origin),
-                    preferences(self._by_name(keep)),
-                    _text(_PREFERENCES),
-                ]
-            ),
-        )
+        preferred = "\n".join([barred(repositories), self._of_others(keep, origin), preferences(self._by_name(keep))])
+        _write(self._at("asked-preferences"), preferred)
+        _write(self._at("preferences"), f"{preferred}\n{_text(_PREFERENCES)}")
         return True
 
     def _of_others(self, keep: Mapping[str, str], origin: Sequence[str]) -> str:
@@ -683,20 +724,70 @@ class PrivateApt:
                 )
             )
             return False
+        conflicts = self._conflicts() if "Conflicting values" in result.err else []
+        if conflicts:
+            self.problems.append(problem("broken-source", "apt cannot read " + "; ".join(conflicts)))
+            return False
         names = {uri: repository["name"] for repository in repositories for uri in repository["uris"]}
         keys = {repository["name"]: repository.get("key") or {} for repository in repositories}
         for found in problems_of_update(result.out + result.err, names, self.directory):
             self.problems.append(with_expected_key(found, keys.get(found.repository or "", {}).get("fingerprint")))
         return not any(found.kind == "broken-source" for found in self.problems)
 
+    def _conflicts(self) -> list[str]:
+        """The sources that differ in their key, by the files of the machine that they are copied from."""
+        parts = self._at("sources.list.d")
+        paths = [self._at("sources.list"), *(os.path.join(parts, name) for name in sorted(os.listdir(parts)))]
+        sources: list[PackageSource] = []
+        for path in paths:
+            named = path.replace(self.directory + "/", "/etc/apt/")
+            ours = os.path.basename(path) == _ASKED
+            sources += package_files.parse_sources(_text(path), named if not ours else "gpuwright's own source")
+        return package_files.conflicts(sources)
+
     # Asking
 
     def policy(self, names: Sequence[str]) -> dict[str, PackageVersions]:
         """Candidate and versions of packages that are known."""
         result = self.apt("apt-cache", "policy", *names)
-        if result.error:
-            self.problems.append(problem("timeout", result.error))
+        broken = None if result.ok else unread(result.err, self.directory, "its preferences")
+        if result.error or broken:
+            self.problems.append(broken or problem("timeout", result.error or ""))
+            return {}
         return parse_policy(result.out)
+
+    def hidden(self, wanted: Sequence[str], keep: Mapping[str, str]) -> set[str]:
+        """Of `wanted` the packages that the machine's own pins keep out in every version that would do; each of these pins is a problem.
+
+        Its own pins alone are asked, since those of the question come before them, and more of them each time: of the pins that fit a
+        version the first counts.
+        """
+        own = pins.of(_OWN)
+        names = {_split(item)[0]: item for item in wanted}
+        places = [place for place, pin in enumerate(own, 1) if pin.priority < 0]
+        out = self._kept_out(names, keep, own) if places else set()
+        left = set(out)
+        for place in places:
+            here = self._kept_out({name: names[name] for name in sorted(left)}, keep, own[:place]) if left else set()
+            if here:
+                pin = own[place - 1]
+                text = f"{pin.file} keeps {_listed(sorted(here))} from being installed ({pin.words})"
+                self.problems.append(problem("hidden", text))
+            left -= here
+        return out
+
+    def _kept_out(self, names: Mapping[str, str], keep: Mapping[str, str], own: Sequence[pins.Pin]) -> set[str]:
+        """Of the packages (as they are asked for, by name) those of which no version may come that would do, by these pins alone."""
+        path = _write(self._at("own-preferences"), "\n".join(pin.stanza for pin in own))
+        told = self.apt("apt-cache", *_preferring(path, self._at("no.conf.d")), "policy", *names)
+        out = set()
+        for name, priorities in parse_priorities(told.out).items():
+            form = _pattern(_split(names[name])[1] or keep.get(name) or keep.get(EVERY_PACKAGE) or "")
+            fit = [rank for version, rank in priorities.items() if fnmatch.fnmatchcase(version, form)]
+            fit = fit or list(priorities.values())
+            if max(fit) < 0:
+                out.add(name)
+        return out
 
     def come(self, wanted: Sequence[str], recommends: bool, replaced: Sequence[str]) -> dict[str, str] | None:
         """Every package, with its version, that installing `wanted` would bring if `replaced` were not there, nor what an interrupted
@@ -714,6 +805,8 @@ class PrivateApt:
         """What installing `wanted` (name, name=version, or name- for one that goes) would install and remove."""
         flag = "--install-recommends" if recommends else "--no-install-recommends"
         result = self.apt("apt-get", "-s", "-q", flag, *MAY_MOVE, *options, "install", *wanted)
+        if not result.ok and self._hidden_among(wanted, flag, options):
+            return [], []
         if not result.ok:
             text = result.error or "\n".join(
                 line for line in (result.out + result.err).splitlines() if line.startswith((" ", "E:")) and line.strip()
@@ -733,6 +826,15 @@ class PrivateApt:
             short = item["name"].split(":")[0]
             rows.append({**item, "download_bytes": downloads.get(short), "installed_bytes": sizes.get(short)})
         return rows, removes
+
+    def _hidden_among(self, wanted: Sequence[str], flag: str, options: Sequence[str]) -> bool:
+        """Whether the machine's own pins keep out what `wanted` needs: without them apt finds a way. Each of these pins is a problem."""
+        if all(pin.priority >= 0 for pin in pins.of(_OWN)):
+            return False
+        without = _preferring(self._at("asked-preferences"), self._at("no.conf.d"))
+        result = self.apt("apt-get", "-s", "-q", flag, *MAY_MOVE, *options, *without, "install", *wanted)
+        come = [f"{row['name']}={row['version']}" for row in simulated.parse(result.out)[0]] if result.ok else []
+        return bool(come and self.hidden(come, {}))
 
     def come_from(self, wanted: Sequence[str], recommends: bool) -> list[str] | None:
         """The addresses of the files that installing `wanted` would download; None where apt does not say."""
@@ -765,6 +867,17 @@ def _of_others(found: Problem) -> bool:
 
 # The set is held, and a component takes its holds back before it moves: apt would not move a held dependency by itself.
 MAY_MOVE = ("--allow-downgrades", "--allow-change-held-packages", "-o", "APT::Ignore-Hold=true")
+
+
+def _preferring(path: str, nothing: str) -> tuple[str, ...]:
+    """Options by which apt has the preferences of one file alone. `nothing`: a directory without any."""
+    return "-o", f"Dir::Etc::preferences={path}", "-o", f"Dir::Etc::preferencesparts={nothing}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Names of packages in a sentence: the first, and how many more."""
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
 
 
 def _split(wanted: str) -> tuple[str, str | None]:
@@ -816,8 +929,9 @@ def ask(  # noqa: PLR0913 - each is an option of the module
             rows = apt.policy(list(dict.fromkeys([*names, *also])))
             answer["packages"] = known = {name: row for name, row in rows.items() if name in names or name not in also}
             answer["others"] = {name: row["versions"] for name, row in rows.items() if name in also}
-            there = [item for item in wanted if _offered(known, item, apt.problems)]
-            if there and replaced:
+            hidden = apt.hidden(wanted, keep)
+            there = [item for item in wanted if _split(item)[0] not in hidden and _offered(known, item, apt.problems)]
+            if there and replaced and not hidden:
                 comes = apt.come(there, recommends, replaced)
                 if comes is not None:
                     leaves = sorted(set(replaced).difference(comes))
@@ -826,7 +940,7 @@ def ask(  # noqa: PLR0913 - each is an option of the module
                         *(f"{name}={version}" for name, version in comes.items()),
                         *(f"{name}-" for name in leaves),
                     ]
-            if there:
+            if there and not hidden:
                 _simulated(answer, apt, [*there, *beside], recommends, files)
                 apt.judge_others(there, recommends)
         answer["problems"] = [item.as_dict() for item in apt.problems]
@@ -849,7 +963,12 @@ def _offered(known: Mapping[str, PackageVersions], wanted: str, problems: list[P
     name, version = _split(wanted)
     entry = known.get(name)
     if entry is None or (version is None and not entry["candidate"]):
-        problems.append(problem("no-such-package", f"no repository offers the package {name}")._replace(package=name))
+        # Of a package that is there for other architectures alone, apt names the first that it takes too.
+        others = ", ".join(sorted(each.rpartition(":")[2] for each in known if each.startswith(f"{name}:")))
+        alone = f" for this machine's architecture; it is there for {others}" if others else ""
+        problems.append(
+            problem("no-such-package", f"no repository offers the package {name}{alone}")._replace(package=name)
+        )
         return False
     if version is not None and version not in entry["versions"] and version != entry["candidate"]:
         offered = ", ".join(entry["versions"][:5]) or "none"

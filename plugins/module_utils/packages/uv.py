@@ -89,7 +89,9 @@ class File(NamedTuple):
 
 
 class Work(NamedTuple):
-    """What each call of uv needs: its program, its cache, a directory of this run alone, and what it goes by."""
+    """What each call of uv needs: its program, its cache, a directory of this run alone, what it goes by, and which Python it works for.
+    `seconds`: how long a call may take.
+    """
 
     program: str
     cache: str
@@ -97,6 +99,8 @@ class Work(NamedTuple):
     own: pip_settings.Settings
     options: Options
     run: Runner
+    python: Sequence[str]
+    seconds: float = _DAY
 
 
 def install(options: Options, directory: str, run: Runner = run_module.run) -> list[Wheel]:
@@ -112,7 +116,8 @@ def install(options: Options, directory: str, run: Runner = run_module.run) -> l
     aside = _aside(place)
     try:
         path = _bring(options, program, aside, directory, own, run)
-        work = Work(path, os.path.join(aside, "cache"), directory, own, options, run)
+        python = ["--python", os.path.join(options["environment"], "bin/python")]
+        work = Work(path, os.path.join(aside, "cache"), directory, own, options, run, python)
         if not wheels.has_pip(options["environment"]):
             _seed(work)
         files = _resolved(work)
@@ -136,9 +141,13 @@ def _fit(options: Options, place: str) -> pip_settings.Settings:
     if found:
         raise Declined(f"its place is not root's alone: {found.text}")
     # pip reads that of the environment, too.
-    files = [*pip_settings.FILES, os.path.join(options["environment"], "pip.conf")]
+    return settings(os.path.join(options["environment"], "pip.conf"))
+
+
+def settings(*more: str) -> pip_settings.Settings:
+    """The settings of the host's pip, with more files of it, where uv knows all of them. Raises Declined."""
     try:
-        own = pip_settings.read(files)
+        own = pip_settings.read([*pip_settings.FILES, *more])
     except pip_settings.PipSettingsError as exc:
         raise Declined(str(exc)) from None
     if own.others:
@@ -176,7 +185,7 @@ def _bring(options: Options, program: Uv, aside: str, directory: str, own: pip_s
     pin = Wheel("uv", program["version"], tuple(program["sha256"])).line()
     urls = _index_of_tools(options)
     if not wheels.has_pip(options["environment"]):
-        _fetch(options, program, new, own)
+        fetch_program(options, program, new, own)
         os.rename(new, place)
         return path
     turn = Turn([pin], urls, False, True)
@@ -192,11 +201,15 @@ def _index_of_tools(options: Options) -> list[str]:
     return [options["dependencies_url"]] if options["dependencies_url"] else []
 
 
-def _fetch(options: Options, program: Uv, new: str, own: pip_settings.Settings) -> None:
-    """Unpack uv into a directory without pip, which an environment lacks whose Python has no ensurepip. Raises Declined."""
+def fetch_program(
+    options: Options, program: Uv, new: str, own: pip_settings.Settings, seconds: float = _FETCHED
+) -> str:
+    """Unpack uv into a directory without pip, which an environment lacks whose Python has no ensurepip; the path of its program. Raises
+    Declined.
+    """
     urls, version = _index_of_tools(options), program["version"]
     _known(own.of(urls))
-    look = python_index.Look(own.of(urls), options["credentials"], python_index.Budget(_FETCHED))
+    look = python_index.Look(own.of(urls), options["credentials"], python_index.Budget(seconds))
     question: python_index.Question = {
         "name": "uv",
         "version": version,
@@ -204,14 +217,17 @@ def _fetch(options: Options, program: Uv, new: str, own: pip_settings.Settings) 
         "urls": urls,
         "source": False,
     }
+    path, problems = os.path.join(new, "bin/uv"), []
     for place in python_index.places_of(question, own):
-        for link in look.project(place, "uv").links:
+        seen = look.project(place, "uv")
+        problems += [seen.problem] if seen.problem else []
+        for link in seen.links:
             content = _content(look, link.url) if _suits(link.name, version) else b""
             if hashlib.sha256(content).hexdigest() in program["sha256"]:
-                _unpack(content, f"uv-{version}.data/scripts/uv", os.path.join(new, "bin/uv"))
-                return
+                _unpack(content, f"uv-{version}.data/scripts/uv", path)
+                return path
     where = " and ".join(urls) or "the index of the host"
-    raise Declined(f"{where} has no wheel of uv {version} that is known by its SHA-256")
+    raise Declined("; ".join(problems) or f"{where} has no wheel of uv {version} that is known by its SHA-256")
 
 
 def _suits(name: str, version: str) -> bool:
@@ -285,13 +301,13 @@ def _at_address(requirement: str, files: Mapping[str, File]) -> str:
 def _asked(turn: Turn, requirements: Sequence[str], work: Work, explicit: Sequence[str] = ()) -> list[File]:
     """The files that uv takes for requirements, from the indexes of a turn. ``explicit``: indexes that nothing is looked for in."""
     limits = [] if turn.hashes else work.options["constraints"]
-    asked = [_written(work, "uv-requirements.txt", requirements)]
-    asked += ["--constraints", _written(work, "uv-constraints.txt", limits)]
+    asked = [written(work, "uv-requirements.txt", requirements)]
+    asked += ["--constraints", written(work, "uv-constraints.txt", limits)]
     deps = [] if turn.dependencies else ["--no-deps"]
     said = ["--quiet", "--no-header", "--no-annotate", "--format", "pylock.toml"]
-    done = _uv(["compile", *said, *deps, *asked], turn.urls, work, explicit)
+    done = run_uv(["compile", *said, *deps, *asked], turn.urls, work, explicit)
     if not done.ok:
-        raise Declined(f"uv found no wheels: {_words(done)}")
+        raise Declined(f"uv found no wheels: {words(done)}")
     return files_of(done.out, _only_index(work.own.of(turn.urls)))
 
 
@@ -401,17 +417,17 @@ def _install(files: Sequence[File], work: Work, urls: Sequence[str]) -> None:
     environment = work.options["environment"]
     before = python_envs.distributions(Host(), environment)
     rows = ['lock-version = "1.0"', 'created-by = "gpuwright"', *(_row(file) for file in files)]
-    lock = _written(work, "pylock.toml", rows)
+    lock = written(work, "pylock.toml", rows)
     # Nobody else may write beside it, so what is compiled now is compiled once and for all.
     how = ["--compile-bytecode", "--link-mode", "hardlink", "--no-deps", "--quiet"]
-    done = _uv(["install", "--requirements", lock, *how], list(dict.fromkeys(urls)), work)
+    done = run_uv(["install", "--requirements", lock, *how], list(dict.fromkeys(urls)), work)
     _take_lock_file(environment)
     if done.ok:
         return
     if python_envs.distributions(Host(), environment) == before:
-        raise Declined(f"uv installed nothing: {_words(done)}")
+        raise Declined(f"uv installed nothing: {words(done)}")
     raise wheels.PipError(
-        f"Expected uv to install {', '.join(work.options['requirements'])} into {environment}. Found: {_words(done)}. "
+        f"Expected uv to install {', '.join(work.options['requirements'])} into {environment}. Found: {words(done)}. "
         "What to do: look whether there is room on the disk, and run again.",
         gave_up=False,
     )
@@ -435,18 +451,18 @@ def _take_lock_file(environment: str) -> None:
 # --- a call of uv -------------------------------------------------------------------------------------------------------
 
 
-def _uv(arguments: Sequence[str], urls: Sequence[str], work: Work, explicit: Sequence[str] = ()) -> Result:
-    """Run `uv pip` for the environment with the indexes, by the settings of the host's pip. Raises Declined where it cannot have those."""
+def run_uv(arguments: Sequence[str], urls: Sequence[str], work: Work, explicit: Sequence[str] = ()) -> Result:
+    """Run `uv pip` for a Python with the indexes, by the settings of the host's pip. Raises Declined where it cannot have those."""
     own = work.own.of(urls)
     _known(own)
     options = work.options
-    conf = _written(work, "uv.toml", [configuration(own, explicit, options["credentials"])])
+    conf = written(work, "uv.toml", [configuration(own, explicit, options["credentials"])])
     argv = [work.program, "--config-file", conf, "--preview-features", "pylock"]
     argv += ["pip", *arguments]
-    argv += ["--python", os.path.join(options["environment"], "bin/python"), "--cache-dir", work.cache]
+    argv += [*work.python, "--cache-dir", work.cache]
     argv += ["--only-binary", ":all:", "--no-python-downloads", "--no-progress", "--color", "never"]
     # Whoever starts this has no say in what uv, and the Python that it asks, go by.
-    return work.run(run_module.bound(argv, ["UV_", "PYTHON"]), timeout=_DAY, env=_variables(own))
+    return work.run(run_module.bound(argv, ["UV_", "PYTHON"]), timeout=work.seconds, env=_variables(own))
 
 
 def _known(own: pip_settings.Settings) -> None:
@@ -496,13 +512,14 @@ def _variables(own: pip_settings.Settings) -> dict[str, str]:
     return {**way, **({"SSL_CERT_FILE": cert} if cert else {})}
 
 
-def _written(work: Work, name: str, lines: Sequence[str]) -> str:
+def written(work: Work, name: str, lines: Sequence[str]) -> str:
     """Write a file that nobody else reads; its path."""
     path = os.path.join(work.directory, name)
     wheels.write_private(path, "\n".join(lines) + "\n")
     return path
 
 
-def _words(done: Result) -> str:
+def words(done: Result) -> str:
+    """What a call of uv says of why it gave up, without passwords."""
     said = " ".join(done.err.split()) or done.error or f"exit code {done.rc}"
     return redact.text(said)[:1000]

@@ -11,12 +11,13 @@ node's proxy (proxies), which it is told in variables: one of its configuration 
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
 import shutil
 import tempfile
-from typing import Callable, Iterable, Mapping, NamedTuple, Sequence, TypedDict
+from typing import Callable, Iterable, List, Mapping, NamedTuple, Sequence, TypedDict
 from urllib.parse import quote
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version, redact
@@ -52,6 +53,8 @@ _PIN = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)==([A-Za-z0-9.+!_-]+)((?:\s+--h
 _NOWHERE = re.compile(r"No matching distribution found for ([A-Za-z0-9][A-Za-z0-9._-]*)")
 # Of what an index refuses, pip tells its log alone.
 _NOT_FETCHED = re.compile(r"Could not fetch URL (.+) - skipping$", re.MULTILINE)
+# How pip says that requirements do not go together, and what its log has above which.
+_IMPOSSIBLE, _CLASH = "ResolutionImpossible", "The conflict is caused by:"
 _OTHER_FILE = re.compile(r"^ +(\S+==\S+|\S+) from (\S+)", re.MULTILINE)
 
 Runner = Callable[..., Result]
@@ -236,12 +239,16 @@ def install(options: Options, run: Runner = run_module.run, other: Other = pip_a
         return {"changed": False, "installed": []}
     # Everyone may read and run what root installs, and nobody else may write it, whatever root's own umask is.
     os.umask(0o022)
-    # Where it is lost with the machine's power, if that comes in between.
-    directory = tempfile.mkdtemp(prefix="gpuwright-pip-", dir="/run" if os.access("/run", os.W_OK) else None)
+    directory = private_directory()
     try:
         return _installed(options, directory, run, other)
     finally:
         shutil.rmtree(directory)
+
+
+def private_directory() -> str:
+    """A new directory for what has passwords in it. It is lost with the machine's power, if that comes in between."""
+    return tempfile.mkdtemp(prefix="gpuwright-pip-", dir="/run" if os.access("/run", os.W_OK) else None)
 
 
 def _installed(options: Options, directory: str, run: Runner, other: Other) -> Answer:
@@ -357,10 +364,20 @@ def why(done: Result, log: str, turn: Turn, options: Options) -> str:
     environment = options["environment"]
     lacking = _NOWHERE.search(done.err)
     if lacking and re.search(r"No sources permitted for " + re.escape(lacking.group(1)) + r"\b", log, re.IGNORECASE):
+        as_root = (
+            ": to build them, code of theirs would run as root" if os.geteuid() == 0 else ", and no source is built"
+        )
         return (
-            f"Expected wheels of everything that {environment} needs. Found only sources of {lacking.group(1)} on {where}: to build them, "
-            "code of theirs would run as root. What to do: make a wheel of it (pip wheel) and put it on an index that you name in "
-            "gpuwright_mirrors, or ask for another release."
+            f"Expected wheels of everything that {environment} needs. Found only sources of {lacking.group(1)} on {where}{as_root}. "
+            "What to do: ask for another release; or make a wheel of it (pip wheel) and put it on an index that you name in "
+            "gpuwright_mirrors; or, where a project needs it, have it built in a run of your own: gpuwright up --user … --allow-source "
+            f"{lacking.group(1)}."
+        )
+    if _IMPOSSIBLE in done.err:
+        return (
+            f"Expected requirements of {environment} that go together. Found: {'; '.join(_clash(log)) or told(done)}. "
+            "What to do: change or leave out one of these, in the project's file where it stands there, or give each an environment of its "
+            "own. What was in use before stays as it is."
         )
     if OTHER_FILES in done.err:
         files = ", ".join(" from ".join(found) for found in _OTHER_FILE.findall(done.err))
@@ -375,6 +392,13 @@ def why(done: Result, log: str, turn: Turn, options: Options) -> str:
         f"What to do: look whether {where} can be reached from the machine and has these versions, or name a mirror in gpuwright_mirrors; "
         "then run again."
     )
+
+
+def _clash(log: str) -> List[str]:
+    """What does not go together, as pip tells it in its log: the lines below a heading, each behind the time."""
+    lines = [line.partition(" ")[2] for line in log.splitlines()]
+    start = next((place for place, line in enumerate(lines, start=1) if line.startswith(_CLASH)), len(lines))
+    return [line.strip() for line in itertools.takewhile(str.strip, lines[start:])]
 
 
 def told(done: Result) -> str:

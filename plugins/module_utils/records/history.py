@@ -198,6 +198,7 @@ def observe(host: Host, full: bool = False) -> History | None:
         ),
         "services": sorted({unit for seal in found for unit in seal.get("services") or {}}),
         "components": sorted(str(seal.get("component")) for seal in found),
+        "recorded": host.exists(host.places.history),
     }
 
 

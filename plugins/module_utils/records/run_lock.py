@@ -36,11 +36,13 @@ def take(host: Host, owner: str, takes_over: str | None = None, check: bool = Fa
     """
     present = seals.read_lock(host)
     _refuse(host, present, owner, takes_over)  # also where nothing may be written
+    _refuse_over(host, owner)
     if check:
         return not _is_of(present, owner)
     with _guarded(host) as directory:
         present = seals.read_lock(host)
         _refuse(host, present, owner, takes_over)
+        _refuse_over(host, owner)
         if _is_of(present, owner):
             _write(host, owner, present)
             return False
@@ -58,8 +60,10 @@ def hold(host: Host, owner: str) -> None:
     be right any more.
     """
     with _guarded(host):
+        _refuse_over(host, owner)
         present = seals.read_lock(host)
-        had = present.get("owner") if present is not None else _last(host)
+        had_it = present if present is not None else _last(host)
+        had = had_it.get("owner") if had_it is not None else None
         if had != owner:
             raise seals.SealError(
                 f"Expected this machine to be this run's ({told(owner)}) until its end. Found that {told(had)} has worked on it "
@@ -101,9 +105,27 @@ def release(host: Host, owner: str, check: bool = False) -> bool:
         return _is_of(seals.read_lock(host), owner) and bool(sealing.remove(host, [host.places.lock]))
 
 
+def end(host: Host, owner: str, check: bool = False) -> bool:
+    """Give the lock back for a run that is over: a task of it that is still on its way takes nothing here any more. As `release`."""
+    lock = seals.read_lock(host)
+    if not check and (lock is None or _is_of(lock, owner)):
+        with _guarded(host):
+            sealing.write_object(host, host.places.last, {"owner": owner, "over": True}, 0o755)
+    return release(host, owner, check)
+
+
 def is_living(host: Host, lock: RunLock | None) -> bool:
     """Whether a run is at work, or may be."""
     return lock is not None and not _has_lapsed(lock, host)
+
+
+def runs(host: Host) -> tuple[str | None, seals.Record | None]:
+    """Who has the lock, and who had it last: where two answers differ, a run began or ended between them."""
+    try:
+        lock = seals.read_lock(host)
+    except seals.SealError:
+        lock = None
+    return lock.get("owner") if lock is not None else None, _last(host)
 
 
 def told(owner: str | None) -> str:
@@ -194,10 +216,16 @@ def _since_boot() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-def _last(host: Host) -> str | None:
+def _refuse_over(host: Host, owner: str) -> None:
+    """Raise SealError where this run is over, as after Ctrl-C: its last task came here later than that."""
+    last = _last(host)
+    if last is not None and last.get("over") and last.get("owner") == owner:
+        raise seals.SealError(f"the run of {told(owner)} was interrupted and is over")
+
+
+def _last(host: Host) -> seals.Record | None:
+    """Who had the node last, and whether that run is over; None where nobody knows."""
     try:
-        record = seals.read_object(host, host.places.last)
+        return seals.read_object(host, host.places.last)
     except seals.SealError:
         return None
-    owner = (record or {}).get("owner")
-    return owner if isinstance(owner, str) else None

@@ -220,7 +220,7 @@ def verify(
     if seal.get("begun") and seal.get("alone"):
         return Verdict("alone", "a role of gpuwright was used alone at {}".format(seal.get("written")))
     if seal.get("begun"):
-        return Verdict("begun", "a run that began {} did not end".format(seal.get("written")))
+        return Verdict("begun", "a run that began {} has not come to its end".format(seal.get("written")))
     try:
         reason = difference(host, seal, installed, services)
     except (SealError, AttributeError, TypeError, ValueError) as exc:

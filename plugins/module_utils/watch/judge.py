@@ -7,7 +7,7 @@ from __future__ import annotations
 import datetime as dt
 from typing import TYPE_CHECKING, List, Mapping, Optional, cast
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, numeric_version
+from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, numeric_version, words
 from ansible_collections.gpuwright.node.plugins.module_utils.base.ages import moment
 from ansible_collections.gpuwright.node.plugins.module_utils.base.view import UP, View
 from ansible_collections.gpuwright.node.plugins.module_utils.measure import fabric_judge, kernel_log_judge, node_judge
@@ -121,7 +121,11 @@ def end_of_life(version: str, settings: Settings, now: str) -> List[Check]:
         return []
     left = (end - today.date()).days
     ok = left > settings["end_is_near"]
-    when = f"ends on {end}, in {left} days" if left >= 0 else f"ended on {end}: it gets no security fixes any more"
+    when = (
+        f"ends on {end}, in {words.count(left, 'days')}"
+        if left >= 0
+        else f"ended on {end}: it gets no security fixes any more"
+    )
     return [
         checks.judged(
             END,

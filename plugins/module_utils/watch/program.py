@@ -60,12 +60,13 @@ def turn(around: Around) -> int:
         around.say(f"{ERROR}{error}")
         return 1
     before = record.read(host)
+    runs = run_lock.runs(host)
     facts = around.look(host)
     seen = _seen(facts, around.log, before)
     found = judge.judge(facts, wished, seen)
     events: List[Event] = seen["events"] if seen else []
-    # A run at work changes what is judged here: what it leaves behind is judged at the next turn.
-    at_work = run_lock.is_living(host, facts["lock"])
+    # A run at work, also one that began or ended meanwhile, changes what is judged here: what it leaves is judged at the next turn.
+    at_work = run_lock.is_living(host, facts["lock"]) or run_lock.runs(host) != runs
     proven = None if at_work else record.is_proven(found)
     links = nvlink.look(host, facts)
     look = metrics.Look(facts, wished, found, events, links, proven, len(before["waiting"]))

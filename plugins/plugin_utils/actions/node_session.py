@@ -23,13 +23,12 @@ from ..model import sections
 from ..model.proof import MAX_AGE
 from ..plan import document, index_query, python_query, removal, removal_work, security_floors, taking
 from ..plan import users as of_users
-from ..plan.draft import Draft, make_draft
+from ..plan.draft import Draft, completed, make_draft
 from ..plan.finish import finish
 from ..plan.request import APPLYING, WITH_HISTORY, Request
 from ..report import run_directory
 from ..resolver import lock
 from ..resolver.frameworks import FRAMEWORKS
-from ..rules import hosts
 from ..wish import FLEET_VARIABLES, BadInput, Wish, credentials, settings, users
 from . import script, watching
 from .node_action import WISH_VARIABLES, NodeAction, Variables, of_another
@@ -56,6 +55,7 @@ RUN_VARIABLES = (
     "gpuwright_security",
     "gpuwright_retry",
     "gpuwright_allow_remove",
+    "gpuwright_allow_source",
     "gpuwright_user",
     "gpuwright_allow_busy",
 )
@@ -177,14 +177,13 @@ class NodeSession:
             held = self._lock
             request = replace(request, lock=held)
             wish = self._wish(facts)
+            users.refuse_sources(request.allow_source, user=self.user)
         except BadInput as error:
             return document.bad_input(facts, request, error)
         refused = self._refused(facts) if self.user else []
         if refused:
             return document.ended(facts, request, refusals=refused)
-        # A Jetson has what people want by default from its own image: there only what is asked for by name is looked at.
-        wants = users.DEFAULT_WANTS if self.user else None
-        whole = wish if hosts.has_gpu_off_the_bus(facts) else wish.with_defaults(wants=wants)
+        whole = completed(wish, facts, request)
         # A lock has said what is wished of each.
         whole = whole.with_roles(only if request.lock is None else ())
         return make_draft(facts, whole, RULES, request)
@@ -218,7 +217,7 @@ class NodeSession:
         asked = python_query.question(drafted) if drafted.request.verb in (*APPLYING, "plan") else None
         if asked is None:
             return python_query.NONE
-        addresses = [url for demand in python_query.demands(drafted) for url in demand.urls]
+        addresses = python_query.addresses(drafted)
         access = credentials.of_variables(addresses, self.action.variables(self.task_vars, WISH_VARIABLES))
         answer = self.action.on_node("python_index", {**asked, "credentials": access}, self.task_vars)
         return python_query.judged(drafted, cast("PythonIndex", answer), RULES)
@@ -244,6 +243,10 @@ class NodeSession:
             if tighter:
                 drafted, index = tighter, self.index(tighter)
             wheels = self.wheels(drafted)
+            more = python_query.absent(drafted, wheels)
+            if more:
+                lacking |= more
+                continue
             plan = finish(drafted, index, wheels)
             if taking.others(plan["takes"]) and self.verb not in WITH_HISTORY:
                 # Whose these are say the records, which is a second look that no other plan needs.
@@ -373,6 +376,7 @@ class NodeSession:
             user=self.user,
             security=bool(run.get("gpuwright_security")),
             allow_remove=[str(name) for name in run.get("gpuwright_allow_remove") or ()],
+            allow_source=[str(name) for name in run.get("gpuwright_allow_source") or ()],
             no_reboot=bool(run.get("gpuwright_no_reboot")),
             allow_busy=bool(run.get("gpuwright_allow_busy")),
         )

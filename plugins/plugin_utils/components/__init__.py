@@ -9,6 +9,8 @@ there: docs/adr/0013-one-room-a-component.md.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from . import (
     container_toolkit,
     cuda,
@@ -26,6 +28,11 @@ from . import (
     watch,
 )
 from .base import Component, Context, Finding, Manages
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi_judge
+
+    from ..model.stack import Stack
 
 # Nouveau comes after the driver: it is only taken away once a module for the next kernel is verified, so that a cut in
 # between never leaves a screen without a driver.
@@ -50,4 +57,10 @@ COMPONENTS: dict[str, Component] = {room.COMPONENT.name: room.COMPONENT for room
 #: Components that leave a seal.
 SEALED = tuple(name for name, component in COMPONENTS.items() if component.manages)
 
-__all__ = ["COMPONENTS", "SEALED", "Component", "Context", "Finding", "Manages"]
+
+def wishes_of_cards(stack: Stack) -> dict[str, smi_judge.Expected]:
+    """What is wished of single cards, by bus id, so that no check warns of what somebody asked for."""
+    return {place: wish for each in COMPONENTS.values() for place, wish in each.wishes_of_cards(stack).items()}
+
+
+__all__ = ["COMPONENTS", "SEALED", "Component", "Context", "Finding", "Manages", "wishes_of_cards"]

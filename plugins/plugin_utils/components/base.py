@@ -19,6 +19,7 @@ from ..model.plan import Plan
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
+    from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi_judge
 
     from ..model.in_use import Disturbance
     from ..model.plan import Change, Managed, Removes
@@ -147,6 +148,10 @@ def _no_keys(*_arguments: object) -> dict[str, str]:
     return {}
 
 
+def _no_wishes(_stack: Stack) -> dict[str, smi_judge.Expected]:
+    return {}
+
+
 def _removes_nothing(_facts: Facts, _files: Sequence[str]) -> Removes:
     return {}
 
@@ -193,6 +198,7 @@ class Component:
     program: text of the one that it puts on nodes, of this collection's own files; None where it has none.
     package_units: units that come with a package and go with it.
     steps: the work of its role, by the name of the step.
+    wishes_of_cards: what it holds single cards to, by bus id, in place of what is expected of any card.
     """
 
     name: str
@@ -230,6 +236,7 @@ class Component:
     program: Callable[[], str] | None = None
     package_units: Mapping[str, Sequence[str]] = field(default_factory=dict)
     steps: Mapping[str, Step] = field(default_factory=dict)
+    wishes_of_cards: Callable[[Stack], Mapping[str, smi_judge.Expected]] = _no_wishes
 
     def sealed(self, context: Context) -> Manages:
         """What its seal records; nothing where it leaves none."""

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, TypedDict
 
+from ansible_collections.gpuwright.node.plugins.module_utils.base import words
+
 from ..model import sections
 from ..model.errors import StepRefused
 from ..model.in_use import Disturbance, InUse
@@ -67,7 +69,9 @@ def docker(facts: Facts) -> InUse:
     containers = [each for each in running["containers"] if each["engine"] == "docker"]
     working = [each["what"] for each in running["working"] if each["engine"] == "docker"]
     clients = running["docker_clients"]
-    connected = [f"{clients} clients that are connected to Docker"] if clients else []
+    connected = (
+        [f"{words.count(clients, 'clients')} that {words.verb(clients, 'are')} connected to Docker"] if clients else []
+    )
     return _answer(facts, [*working, *connected, *_named(containers)])
 
 

@@ -54,7 +54,8 @@ class WheelDemand:
 
     ``environment``: its path. ``interpreter``: the version of its Python, such as 3.13.
     ``urls``: the indexes that it may come from, none for the node's own. ``sha256``: the files that will do, none where any will.
-    ``source``: whether it is built from its source. ``others``: what may be wished instead, from the versions that are there by
+    ``source``: whether it is built from its source. ``chosen``: the rules pinned it within a range, and take another one that is there.
+    ``others``: what may be wished instead, from the versions that are there by
     distribution, the nearest first: as --want takes it, and the wish with it.
     """
 
@@ -65,6 +66,7 @@ class WheelDemand:
     urls: Sequence[str] = ()
     sha256: Sequence[str] = ()
     source: bool = False
+    chosen: bool = False
     others: Callable[[Mapping[str, Sequence[str]], Wish], Iterable[tuple[str, Wish]]] = field(
         default=lambda _there, _wish: (), compare=False
     )

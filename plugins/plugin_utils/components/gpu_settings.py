@@ -25,6 +25,7 @@ from .view import UP, View
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Card, Facts
+    from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi_judge
 
 NAME = "gpu_settings"
 SERVICE = "gpuwright-gpu-settings.service"
@@ -112,6 +113,22 @@ def _of_card(row: Card, settings: Settings) -> list[tuple[str, str, str]]:
         if wished is not None and state is not None and state is not wished:
             found.append((title, _switch(state), _switch(wished)))
     return found
+
+
+def proven(stack: Stack) -> dict[str, smi_judge.Expected]:
+    """What is wished of cards, by bus id, so that no check warns of what somebody asked for. A card's default is expected by itself."""
+    cards: Sequence[SettingsCard] = stack["gpu_settings"]["cards"] if "gpu_settings" in stack else ()
+    return {card["bus_id"]: _proven(card["settings"]) for card in cards if card["bus_id"]}
+
+
+def _proven(settings: Settings) -> smi_judge.Expected:
+    wished = {
+        "power_limit_w": settings.get("power_limit"),
+        "compute_mode": settings.get("compute_mode"),
+        "ecc": settings.get("ecc"),
+        "persistence": settings.get("persistence"),
+    }
+    return cast("smi_judge.Expected", {name: value for name, value in wished.items() if value is not None})
 
 
 def _megahertz(clocks: Sequence[int | None]) -> str:
@@ -292,4 +309,5 @@ COMPONENT = Component(
     undo="default",
     removes=_removes,
     steps=STEPS,
+    wishes_of_cards=proven,
 )

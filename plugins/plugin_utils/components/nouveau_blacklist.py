@@ -4,16 +4,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypedDict, cast
+
+from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
 
 from ..model.errors import StepRefused
 from ..model.plan import Plan, Removes
 from ..model.work import File, Work
 from .base import Component, Context, Finding, Manages, Step, not_known
+from .view import UP, View, unknown
 
 if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts, Kernel
+    from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverStack
+
+    from ..model.stack import Stack
 
 BLACKLIST = "/etc/modprobe.d/gpuwright-nouveau.conf"
 #: dracut takes the machine's modprobe.d only where it is told to, in every initramfs from then on.
@@ -28,6 +36,11 @@ _WRITTEN = "# Written by gpuwright (role nouveau_blacklist). A change here is ov
 _DRIVER_FILE = r"[/](nouveau|nova[_-]?(core|drm)?)\.ko"
 #: What lists an initramfs, by the program that makes it.
 _LISTS: Mapping[str, str] = {"update-initramfs": "lsinitramfs", "dracut": "lsinitrd"}
+#: Words of the kernel's command line by which nouveau is not loaded, or is and drives no card (nouveau_drm_init of
+#: drivers/gpu/drm/nouveau/nouveau_drm.c; man dracut.cmdline, man modprobe.d, Documentation/admin-guide/kernel-parameters.txt).
+_KEPT_AWAY = re.compile(
+    r"(?:^|\s)(?:(?:modprobe\.|rd\.driver\.|module_)blacklist=(?:\S*,)?nouveau(?:,\S*)?|nouveau\.modeset=0|nomodeset)(?!\S)"
+)
 #: What its role changes.
 TOUCHES = frozenset({"driver", "initramfs"})
 
@@ -96,6 +109,65 @@ def _sealed(context: Context) -> bool:
     """A good seal covers the initramfs by size and time, so its content was not unpacked again to look."""
     seal = (context.facts["seals"] or {}).get("nouveau_blacklist")
     return bool(seal and seal["state"] == "good")
+
+
+def judge(view: View, stack: Stack) -> list[Check]:
+    """The next boot does not load nouveau from the initramfs, where it comes before what the disk says."""
+    return [_judge(view, stack)] if view.gpus else []
+
+
+def _judge(view: View, stack: Stack) -> Check:
+    name, nouveau = "kernel.initramfs", "kernel.initramfs.nouveau_inside"
+    path, inside = view.get("kernel.initramfs.path"), view.get(nouveau)
+    skipped, kept_away = _out_of_the_way(view), _kept_away(view)
+    if skipped:
+        return checks.skipped(name, skipped)
+    if kept_away or inside is False:
+        return checks.passed(name, reason=kept_away)
+    if inside is None:
+        return unknown(name, view, nouveau, f"whether {path} holds nouveau")
+    return checks.failed(
+        name,
+        reason=f"{path} holds nouveau and nothing that keeps it from being loaded: at the next boot it takes the cards before the NVIDIA "
+        "driver can",
+        action="configure",
+        remedy=_remedy(view.facts["kernel"], stack.get("driver")),
+    )
+
+
+def _out_of_the_way(view: View) -> str | None:
+    """Why nobody has to ask whether nouveau comes at the next boot."""
+    if view.environment == "container":
+        return "the kernel is that of the container's host"
+    if view.get("kernel.initramfs.path") is None:
+        return "there is no initramfs"
+    if "nouveau" in (view.get("kernel.loaded") or ()):
+        return "nouveau is loaded now: see driver.nouveau_absent"
+    if not view.get("kernel.available.nvidia"):
+        return "the kernel that boots next has no NVIDIA module that nouveau could be in the way of"
+    return None
+
+
+def _kept_away(view: View) -> str | None:
+    """What keeps nouveau from the cards at the next boot, wherever it lies."""
+    path = view.get("kernel.initramfs.path")
+    if view.get(_INSIDE):
+        return f"it is blacklisted inside {path}"
+    if view.get("seals.nouveau_blacklist.state") == "good":
+        return f"{path} is as it was when the blacklist was found inside"
+    if _KEPT_AWAY.search(view.get("boot.cmdline") or ""):
+        return "the kernel's command line keeps it away"
+    return None
+
+
+def _remedy(kernel: Kernel, driver: DriverStack | None) -> str:
+    if driver is not None and driver["source"] != "preinstalled":
+        return f"{UP}, which blacklists nouveau and makes the initramfs again, before the next reboot"
+    written = "write 'blacklist nouveau' into a file *.conf of /etc/modprobe.d"
+    if kernel["initramfs"]["tool"] == "dracut":
+        written += ", 'omit_drivers+=\" nouveau \"' into one of /etc/dracut.conf.d"
+    by = f"'{' '.join(rebuild(kernel))}'" if rebuild(kernel) else "by the tool that made it"
+    return f"{written}, and make the initramfs again ({by}), before the next reboot"
 
 
 # The work of the role
@@ -187,5 +259,5 @@ def _removes(_facts: Facts, files: Sequence[str]) -> Removes:
 
 
 COMPONENT = Component(
-    "nouveau_blacklist", wanted, findings, inputs, manages, touches=TOUCHES, removes=_removes, steps=STEPS
+    "nouveau_blacklist", wanted, findings, inputs, manages, touches=TOUCHES, judge=judge, removes=_removes, steps=STEPS
 )

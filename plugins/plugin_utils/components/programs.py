@@ -58,11 +58,12 @@ class Timed:
         failed = sections.service(view.facts, self.service)["active"] == "failed"
         reason = f"the last turn of {self.service} {self.failure}" if failed else f"{self.timer} does not run"
         right = self.ticks(view.facts) and not failed
+        again = f"systemctl start {self.service} begins the next turn" if failed and self.ticks(view.facts) else UP
         return checks.judged(
             self.check,
             right,
             "warning",
             reason=None if right else reason,
             action="configure",
-            remedy=f"journalctl -u {self.service} says why{self.record}; {UP}",
+            remedy=f"journalctl -u {self.service} says why{self.record}; {again}",
         )

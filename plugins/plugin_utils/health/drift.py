@@ -11,8 +11,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
+from ansible_collections.gpuwright.node.plugins.module_utils.measure import node_judge
+
 from ..components import nvidia_driver
 from ..components.base import not_known
+from ..components.view import View
 from ..model import sections
 from ..model.proof import AHEAD, age
 
@@ -34,35 +37,49 @@ def status(facts: Facts, plan: Plan) -> Status:
     Returns ``state`` (see :func:`state`), ``versions`` (``kernel``: the module that is loaded; ``user``: the libraries; ``next``: the
     module of the kernel that boots next, ``next_kernel``; ``wanted``: the sealed version, else what the plan leads to), ``held`` (None
     where nothing is locked: adopted, no driver), ``drift`` (sentences), ``unknown`` (what could not be read, each with a sentence),
-    ``cards``, ``proof`` (``verdict``, ``time``, ``age_seconds``; None where there is none).
+    ``faults`` (sentences: what else is wrong there), ``cards``, ``proof`` (``verdict``, ``time``, ``age_seconds``; None where there is
+    none).
     """
     checks = {check["id"]: check for check in plan["checks"]}
     lock = checks["driver.lock"]["status"] if "driver.lock" in checks else None
     drift, unknown, proof = _drift(facts, plan), _unknown(facts, plan), _proof(facts)
+    faults = [] if plan["skipped"] else _faults(plan)
+    holds = "proof.age" in checks and checks["proof.age"]["status"] == "pass"
     return {
-        "state": state(drift, unknown, proof, skipped=bool(plan["skipped"])),
+        "state": state(drift, unknown, proof, faults, holds=holds, skipped=bool(plan["skipped"])),
         "versions": _versions(facts, plan),
         "held": {"pass": True, "fail": False}.get(str(lock)),
         "drift": drift,
         "unknown": unknown,
+        "faults": faults,
         "cards": _cards(facts, plan),
         "proof": proof,
     }
 
 
-def state(drift: Sequence[str], unknown: Mapping[str, str], proof: ProofAge | None, *, skipped: bool = False) -> str:
-    """A host in one word: ``skip``, ``drift``, the verdict of a last proof that did not pass, ``unknown``, ``incomplete`` where it was
-    never proven or nobody knows how long ago, or ``ok``.
+def state(
+    drift: Sequence[str],
+    unknown: Mapping[str, str],
+    proof: ProofAge | None,
+    faults: Sequence[str] = (),
+    *,
+    holds: bool = True,
+    skipped: bool = False,
+) -> str:
+    """A host in one word: ``skip``, ``drift``, ``fail`` where a check does, the verdict of a last proof that did not pass, ``unknown``,
+    ``incomplete`` where it was never proven, nobody knows how long ago, or the proof does not hold any more, or ``ok``.
     """
     if skipped:
         return "skip"
     if drift:
         return "drift"
+    if faults:
+        return "fail"
     if proof and proof["verdict"] != "pass":
         return str(proof["verdict"])
     if unknown:
         return "unknown"
-    return "ok" if proof and proof["age_seconds"] is not None else "incomplete"
+    return "ok" if holds and proof and proof["age_seconds"] is not None else "incomplete"
 
 
 def _versions(facts: Facts, plan: Plan) -> DriverVersions:
@@ -100,6 +117,8 @@ def _resolved(plan: Plan) -> str | None:
 
 def _unknown(facts: Facts, plan: Plan) -> dict[str, str]:
     """What only root may read, and this look could not: nothing of it is taken for fine, or for missing."""
+    if not plan["skipped"] and (run := node_judge.at_work(View(facts))):
+        return {"lock": run}
     told = {"seals": "whether the driver is as gpuwright sealed it", "proof": "whether the node was proven"}
     return {
         fact: not_known(facts, fact, what)
@@ -112,7 +131,7 @@ def _drift(facts: Facts, plan: Plan) -> list[str]:
     """Why the driver is not as it was sealed or wished: what the plan would change of it, and what its checks say. Of a user without root:
     why the environments are not as they were sealed.
     """
-    if plan["skipped"]:
+    if plan["skipped"] or node_judge.at_work(View(facts)):
         return []
     found = [] if not plan["error"] else [str(plan["error"])]
     found += [str(row["text"]) for row in (*plan["conflicts"], *plan["refusals"])]
@@ -129,6 +148,18 @@ def _drift(facts: Facts, plan: Plan) -> list[str]:
         if check["id"] in _CHECKS and check["status"] in ("fail", "incomplete")
     ]
     return _without_repeats(found)
+
+
+def _faults(plan: Plan) -> list[str]:
+    """What else is not as it was set up, or does not work: the checks that fail and are not about the driver's versions. That of the proof
+    has its own column.
+    """
+    told = (*_CHECKS, "proof.age", f"seals.{nvidia_driver.NAME}")
+    return [
+        f"{check['id']}: {check['reason']}"
+        for check in plan["checks"]
+        if check["status"] == "fail" and check["id"] not in told
+    ]
 
 
 def _without_repeats(found: list[str]) -> list[str]:

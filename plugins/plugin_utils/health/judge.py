@@ -8,24 +8,26 @@ wrong is said. A fact that could not be seen makes its check *incomplete*, with 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
+from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, numeric_version
 from ansible_collections.gpuwright.node.plugins.module_utils.measure import fabric_judge, node_judge
 from ansible_collections.gpuwright.node.plugins.module_utils.measure.node_judge import Expected
 
-from ..components import COMPONENTS
-from ..components.nvidia_driver import kept_out, secure_boot, version_hold
+from ..components import COMPONENTS, wishes_of_cards
+from ..components.nvidia_driver import kept_out, runfile, secure_boot, version_hold
 from ..components.view import UP, View, unknown
+from ..resolver import systems
 from ..rules import hosts
-from . import judge_datacentre, judge_hosts
+from ..wish import WORDS
+from . import hidden, judge_around, judge_datacentre, judge_disks, judge_hosts, mixed_sources
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import (
-        Disk,
         Facts,
         FailedBuild,
         LoadedModule,
@@ -35,16 +37,19 @@ if TYPE_CHECKING:
     from ..model import plan
     from ..model.stack import Stack
 
-
-MB = 1_000_000
-# The least that is free where the next installation writes; /boot takes a kernel and an initramfs of 60 to 150 MB.
-SPACE = {
-    "/boot": 200 * MB,
-    "/": 2_000 * MB,
-    "/var": 2_000 * MB,
-    "/usr": 1_000 * MB,
-    "/opt": 1_000 * MB,
-    "/tmp": 200 * MB,  # noqa: S108 - a mount point, nothing is written
+#: What gcc and clang say of an option that is newer than they are.
+_UNKNOWN_OPTION = re.compile(r"\b(?:unrecognized command[- ]line option|unknown argument)\b", re.IGNORECASE)
+#: What the shell and make say of a program that is not there, as module_utils/observe/dkms.py keeps it.
+_NO_PROGRAM = re.compile(r"^(?:\S*sh: (?:[^:]{1,20} )?\d{1,6}|make(?:\[\d{1,3}\])?): (?P<name>[\w+.-]{1,40}): ")
+#: Packages of the programs that a module is built with, where they are not called as these, in Debian's family and in Red Hat's.
+_PROGRAMS = {
+    "g++": ("g++", "gcc-c++"),
+    "c++": ("g++", "gcc-c++"),
+    "cc": ("gcc", "gcc"),
+    "ld": ("binutils", "binutils"),
+    "ld.bfd": ("binutils", "binutils"),
+    "pahole": ("pahole", "dwarves"),
+    "xz": ("xz-utils", "xz"),
 }
 
 
@@ -61,20 +66,34 @@ def judge(facts: Facts, stack: Stack | None = None, expected: Expected | plan.Ex
     view = View(facts)
     wanted: Expected = cast("Expected", dict(expected or {}))
     wished: Stack = stack or {}
+    wanted["settings"] = wishes_of_cards(wished)
     result: list[Check] = []
     if wanted.get("gpus") is not False:
         result += judge_cards(view, wished, wanted)
     result += judge_packages(view)
-    result += judge_sources(view)
+    result += judge_sources(view) + mixed_sources.judge_mixed(view)
+    result += hidden.judge_hidden(view, wished)
     result += judge_builds(view)
-    result += judge_disks(view)
+    result += judge_disks.judge_disks(view) + judge_around.judge_names(view)
     for component in COMPONENTS.values():
         result += component.judge(view, wished)
     if wanted.get("seals") is not False:
-        result += node_judge.of_seals(view)
+        result += node_judge.of_seals(view, _away(stack))
     if wanted.get("proof") is not False:
         result += node_judge.of_proof(view, wanted)
     return result
+
+
+def _away(stack: Stack | None) -> dict[str, str]:
+    """The components that are not wished, each with what wishes it: `up` does nothing for them. None where nothing was resolved."""
+    words = {each.component: each for each in WORDS}
+    return {
+        name: f"gpuwright up --want {words[name].want}"
+        if words[name].want
+        else f"gpuwright up with {words[name].variables[0]}"
+        for name, component in COMPONENTS.items()
+        if name in words and stack and not any(part in stack for part in component.parts)
+    }
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -101,6 +120,7 @@ def judge_cards(view: View, stack: Stack, expected: Expected) -> list[Check]:
         result += [step(view, stack) for step in _DRIVER_STEPS]
         result.append(judge_nouveau(view, node_judge.counted(view, expected)))
         result += node_judge.of_smi(view, stack.get("driver"), expected)
+        result += judge_around.judge_cards(view)
         result += fabric_judge.judge_fabric(view) + judge_datacentre.judge_peermem(view, stack)
     return judge_hosts.addressed(view.facts, result) + judge_hosts.beside(view.facts)
 
@@ -190,15 +210,21 @@ def judge_modules(view: View, stack: Stack) -> Check:
         return checks.skipped("driver.modules", "the driver is not loaded", **rest)
     if driver is None or driver["adopted"]:
         return checks.passed("driver.modules", reason="nothing else was wished", **rest)
+    if view.get("driver.user_version") not in (None, view.get("driver.loaded_version")):
+        return checks.skipped(
+            "driver.modules", "the driver is of two versions, and which of them stays is open", **rest
+        )
     answered = len((view.get("smi.data") or {}).get("gpus") or ())
     severity = "warning" if answered >= len(view.gpus) else "critical"
+    flavour = runfile.flavour_of(view.get("kernel.available.nvidia.license"))
     return checks.judged(
         "driver.modules",
         found == wanted,
         severity,
         reason=None if found == wanted else f"the {found} modules are loaded where the {wanted} ones are wanted",
         action="install",
-        remedy=f"{UP}, and reboot if it says so",
+        # What is on disk comes with the next boot, and a plan has nothing to do for it.
+        remedy="reboot the host" if flavour == wanted else f"{UP}, and reboot if it says so",
         **rest,
     )
 
@@ -255,13 +281,37 @@ def judge_next_kernel(view: View, _stack: Stack) -> Check:
             **rest,
         )
     ok = user is None or module is None or module == user
+    by_file = "bring both to one version: run NVIDIA's file again, with its modules; or have it replaced (driver-source=nvidia)"
     return checks.judged(
         "driver.next_kernel",
         ok,
         reason=None if ok else f"the module for {kernel} is {module} and the libraries are {user}",
         action="install",
-        remedy=f"{UP}, before the next reboot",
+        remedy=by_file if view.get("driver.owner") == "runfile" else f"{UP}, before the next reboot",
         **rest,
+    )
+
+
+def judge_headers(view: View, stack: Stack) -> Check:
+    """The headers from which DKMS builds the module for the next kernel, or the next build of the driver."""
+    driver = stack.get("driver")
+    named = driver["headers"] if driver and driver.get("build") == "dkms" else None
+    if not named or view.get("driver.owner") in (None, "none", "unknown"):
+        return checks.skipped("driver.headers", "no driver is built on this machine")
+    installed = view.get("packages.installed")
+    if installed is None:
+        return unknown("driver.headers", view, "packages.installed", "whether the kernel's headers are there")
+    ok = named in installed or systems.headers_alone(named, view.get("kernel.next")) in installed
+    return checks.judged(
+        "driver.headers",
+        ok,
+        "warning",
+        expected=named,
+        reason=None
+        if ok
+        else f"{named} is gone: DKMS builds no module for a kernel that comes, and after a boot there is no driver",
+        action="install",
+        remedy=UP,
     )
 
 
@@ -299,6 +349,7 @@ _DRIVER_STEPS: tuple[Callable[[View, Stack], Check], ...] = (
     judge_modules,
     judge_secure_boot,
     judge_next_kernel,
+    judge_headers,
     judge_lock,
 )
 
@@ -313,8 +364,11 @@ def judge_packages(view: View) -> list[Check]:
     if view.get("packages.manager") is None and not view.why_unknown("packages"):
         return [checks.skipped("packages.interrupted", "there is no package manager that is known here")]
     interrupted, busy = view.get("packages.interrupted"), view.get("packages.busy")
+    run = node_judge.at_work(view)
     result = []
-    if interrupted is None:
+    if interrupted and run:
+        result.append(checks.incomplete("packages.interrupted", run, action="none", remedy=node_judge.WAIT))
+    elif interrupted is None:
         result.append(
             unknown("packages.interrupted", view, "packages.interrupted", "whether an installation was cut off")
         )
@@ -344,22 +398,20 @@ def judge_packages(view: View) -> list[Check]:
 
 
 def judge_sources(view: View) -> list[Check]:
-    """The package manager can read its sources; one check for each entry that it cannot read."""
-    if "broken_sources" not in (view.get("packages") or {}):
+    """The package manager can read its sources; one check for each entry that it cannot read, or that leads nowhere."""
+    packages = view.get("packages") or {}
+    if "broken_sources" not in packages:
         return []
-    broken = view.get("packages.broken_sources")
-    manager = view.get("packages.manager")
+    manager = packages["manager"]
     until = "nothing can be installed" if manager == "apt" else "dnf installs nothing, or nothing from there"
-    rest: checks.Rest = {
-        "action": "configure",
-        "remedy": f"correct that entry or remove the file: until then {until}",
-    }
-    if not broken:
-        return [checks.passed("packages.sources", "warning")]
+    correct = f"correct that entry or remove the file: until then {until}"
+    remove = "remove that file, or the package that brought it: until then apt-get update fails, and nothing comes from there"
+    told = [(f"{manager} cannot read {entry}", correct) for entry in packages["broken_sources"]]
+    told += [(f"a package source is gone: {entry}", remove) for entry in packages.get("gone_sources", ())]
     return [
-        checks.failed("packages.sources", "warning", reason=f"{manager} cannot read {entry}", **rest)
-        for entry in broken
-    ]
+        checks.failed("packages.sources", "warning", reason=reason, action="configure", remedy=remedy)
+        for reason, remedy in told
+    ] or [checks.passed("packages.sources", "warning")]
 
 
 def judge_builds(view: View) -> list[Check]:
@@ -379,7 +431,7 @@ def judge_builds(view: View) -> list[Check]:
                 reason=_build_reason(view, build, kept),
                 evidence="\n".join([*build["errors"], *build["end"]]),
                 action="install",
-                remedy=_build_remedy(build, kept),
+                remedy=_build_remedy(view, build, kept),
             )
         )
     return result
@@ -390,67 +442,51 @@ def _build_reason(view: View, build: FailedBuild, kept: Sequence[str]) -> str:
     kernel = build["kernel"]
     said = f" ({build['errors'][0].strip()})" if build["errors"] else ""
     text = f"the module {build['module']} {build['version']} did not build for kernel {kernel}{said}"
+    lacking = _lacking(build)
+    if lacking:
+        text += f": the program {lacking} is not there"
+    if _older_compiler(build):
+        text += f": the compiler is older than {_built_with(view, build) or 'the one'} that the kernel was built with"
     if kernel == view.get("kernel.next"):
-        return f"{text}, which boots next: after a reboot there is no driver"
+        return f"{text}. This kernel boots next: after a reboot there is no driver"
     return f"{text}; {view.get('kernel.next')} boots next" + (
         ", which has a module" if view.get("kernel.next") in kept else ""
     )
 
 
-def _build_remedy(build: FailedBuild, kept: Sequence[str]) -> str:
+def _lacking(build: FailedBuild) -> str | None:
+    """The program that the build did not find."""
+    return next((found["name"] for found in map(_NO_PROGRAM.match, build["errors"]) if found), None)
+
+
+def _older_compiler(build: FailedBuild) -> bool:
+    """Whether the compiler did not know an option: the kernel hands the module those that its own compiler knows."""
+    return any(_UNKNOWN_OPTION.search(line) for line in build["errors"])
+
+
+def _built_with(view: View, build: FailedBuild) -> str | None:
+    """The compiler of the kernel of a build ("gcc 12.3"), which is seen of the kernel that boots next."""
+    return view.get("kernel.compiler.built_with") if build["kernel"] == view.get("kernel.next") else None
+
+
+def _build_remedy(view: View, build: FailedBuild, kept: Sequence[str]) -> str:
     if build["transient"]:
         return f"make room (disk or memory), then {UP.removeprefix('run ')}"
+    lacking = _lacking(build)
+    if lacking:
+        names = _PROGRAMS.get(lacking, (lacking, lacking))
+        package = names[view.get("os.family") == "redhat"]
+        return f"install {package}, then {UP.removeprefix('run ')}, which builds the module again; the whole log is {build['log']}"
+    if _older_compiler(build):
+        family, _space, version = (_built_with(view, build) or "").partition(" ")
+        named = (
+            f"{family}-{numeric_version.major(version)}"
+            if version
+            else f"the compiler that /boot/config-{build['kernel']} names"
+        )
+        return f"install {named}, then {UP.removeprefix('run ')}; the whole log is {build['log']}"
     stay = f"stay on {kept[-1]}, which {UP.removeprefix('run ')} sees to; or " if kept else "boot an older kernel; or "
     return (
         f"{stay}take the proprietary modules where the card allows them (--want driver-modules=proprietary), or a driver that knows "
         f"kernel {build['kernel']}; the whole log is {build['log']}"
     )
-
-
-def judge_disks(view: View) -> list[Check]:
-    """Room for the next kernel and the next installation, and a root that can be written."""
-    disks = view.get("disks")
-    if disks is None:
-        return [unknown("disk.space", view, "disks", "how much space is free")]
-    return [check for disk in disks for check in _judge_disk(disk)]
-
-
-def _judge_disk(disk: Disk) -> list[Check]:
-    mount = str(disk.get("mount"))
-    if mount not in SPACE:
-        return []
-    result = []
-    if disk.get("read_only"):
-        result.append(
-            checks.failed(
-                "disk.read_only",
-                measured=mount,
-                reason=f"{mount} is mounted read-only",
-                action="check_hardware",
-                remedy="read the kernel log: a file system turns read-only after errors of its disk; else mount it writable",
-            )
-        )
-    free, floor = disk.get("free_bytes"), SPACE[mount]
-    rest: checks.Rest = {"expected": floor // MB, "unit": "MB free", "evidence": mount}
-    if free is None:
-        return [
-            *result,
-            checks.incomplete("disk.space", f"it is not known how much of {mount} is free", "warning", **rest),
-        ]
-    ok = free >= floor
-    remedy = (
-        "remove kernels that are no longer used ('apt autoremove')" if mount == "/boot" else "free space or enlarge it"
-    )
-    result.append(
-        checks.judged(
-            "disk.space",
-            ok,
-            "warning",
-            measured=free // MB,
-            reason=f"{mount} is nearly full" if not ok else mount,
-            action="configure",
-            remedy=remedy,
-            **rest,
-        )
-    )
-    return result

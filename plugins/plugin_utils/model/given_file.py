@@ -54,10 +54,10 @@ def text(name: str, what: str, most: int = WRITTEN_BY_PROGRAMS, instead: Sequenc
         raise BadInput(f"{told} cannot be read: it is not UTF-8 text") from None
 
 
-def from_json(written: str, told: str) -> object:
-    """Return the document in a text. ``told``: the file for a person, with its name. Raises BadInput."""
-    if written.count(",") + written.count("[") + written.count("{") > MOST_VALUES:
-        raise _too_much(told)
+def from_json(written: str, told: str, most: int = MOST_VALUES) -> object:
+    """Return the document in a text of so many values at most. ``told``: the file for a person, with its name. Raises BadInput."""
+    if written.count(",") + written.count("[") + written.count("{") > most:
+        raise _too_much(told, most)
     return _read(json.loads, written, f"{told} is not JSON")
 
 
@@ -78,6 +78,20 @@ def from_yaml(written: str, told: str) -> object:
         raise BadInput(f"{told} is not YAML: {' '.join(str(error).split())}") from None
 
 
+def bounded(written: str, told: str) -> None:
+    """Refuse YAML that Ansible reads, with tags of its own, where it stands for too much; what is none Ansible tells. Raises BadInput."""
+    import yaml
+
+    try:
+        node = yaml.compose(written, Loader=yaml.SafeLoader) if "*" in written else None
+        if node:
+            _expanded(node, {})
+    except _TooMuchError:
+        raise _too_much(told) from None
+    except (yaml.YAMLError, RecursionError):
+        return
+
+
 def _read(reader: Callable[[str], object], written: str, else_: str) -> object:
     try:
         return reader(written)
@@ -86,8 +100,8 @@ def _read(reader: Callable[[str], object], written: str, else_: str) -> object:
         raise BadInput(f"{else_}: {error}") from None
 
 
-def _too_much(told: str) -> BadInput:
-    return BadInput(f"{told} stands for more than {MOST_VALUES} values: nothing that large is read")
+def _too_much(told: str, most: int = MOST_VALUES) -> BadInput:
+    return BadInput(f"{told} stands for more than {most} values: nothing that large is read")
 
 
 class _TooMuchError(Exception):

@@ -264,6 +264,7 @@ class Status(TypedDict):
     held: bool | None
     drift: list[str]
     unknown: dict[str, str]
+    faults: list[str]
     cards: list[str]
     proof: ProofAge | None
 
@@ -291,6 +292,8 @@ class Plan(TypedDict):
     may_take: list[str]
     """Names of the packages that a transaction of the run may take so: those of our own set, and those that were allowed by name"""
     rebuild: list[str]
+    builds: dict[str, list[str]]
+    """Distributions that are built from their source because a person asked for it, by environment"""
     prefer: str | None
     left_out: list[str]
     enabled: list[str]

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Literal, NotRequired, TypedDict
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
@@ -12,6 +12,10 @@ if TYPE_CHECKING:
 
     from .plan import Change, FactsSummary
     from .stack import Refusal, Stack, Why
+
+
+#: How a run ended: it came to its end, somebody stopped it, or its process went without a word.
+Ended = Literal["done", "interrupted", "killed"]
 
 
 class Failure(TypedDict):
@@ -81,16 +85,22 @@ class Record(TypedDict):
     whole: NotRequired[str]
 
 
-class Report(TypedDict):
+class Run(TypedDict):
+    """What a run was."""
+
+    gpuwright: str | None
+    verb: str | None
+    started: str | None
+    finished: str | None
+    ended: Ended | None
+
+
+class Report(Run):
     """Report of a run."""
 
     schema: int
-    gpuwright: str | None
-    verb: str | None
     verdict: str
     simulated: bool
-    started: str | None
-    finished: str | None
     counts: dict[str, int]
     hosts: dict[str, Record]
     unreachable: dict[str, str]

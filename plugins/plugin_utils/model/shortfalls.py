@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypedDict
 
+from ansible_collections.gpuwright.node.plugins.module_utils.base import words
+
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
@@ -78,7 +80,7 @@ def _judge(disk: Disk, needs: Sequence[Need], reserve: int) -> list[str]:
     files_needed = sum(int(need.get("files") or 1) for need in needs)
     if free_files is not None and free_files < files_needed:
         return [
-            f"Expected room for {files_needed} more files (inodes) on {disk['mount']} for {things}, found {free_files}."
+            f"Expected room for {words.count(files_needed, 'more files')} (inodes) on {disk['mount']} for {things}, found {free_files}."
         ]
     bytes_needed = sum(int(need["bytes"]) for need in needs) + reserve
     if free_bytes >= bytes_needed:

@@ -46,10 +46,13 @@ class FrameworkWish:
 
 @dataclass(frozen=True)
 class Requirement:
-    """A requirement as pip takes it (PEP 508), and the file and line that it comes from."""
+    """A requirement as pip takes it (PEP 508), and the file and line that it comes from. ``variant``: the one that the index means from
+    which the file takes it.
+    """
 
     text: str
     origin: str
+    variant: str | None = None
 
 
 @dataclass(frozen=True)
@@ -57,13 +60,14 @@ class Project:
     """What a project asks of its environment besides the frameworks that gpuwright chooses.
 
     ``requirements`` are installed, ``constraints`` hold for what is installed. ``python``: the range that it runs on, with the file that
-    says so; None for any.
+    says so; None for any. ``notes``: what its file says and is not followed.
     """
 
     environment: str
     requirements: tuple[Requirement, ...] = ()
     constraints: tuple[Requirement, ...] = ()
     python: Requirement | None = None
+    notes: tuple[Requirement, ...] = ()
 
 
 class Values(TypedDict, total=False):
@@ -99,6 +103,7 @@ class Values(TypedDict, total=False):
     cuda_runfile_sha256: str | None
     frameworks: tuple[FrameworkWish, ...]
     projects: tuple[Project, ...]
+    by_hand: tuple[str, ...]
     jupyter: bool
     python: str | None
     pythons: Mapping[str, str]

@@ -235,7 +235,7 @@ def _xids() -> tuple[Alert, ...]:
             summary="Xid {{ $labels.xid }} of card {{ $labels.pci_bus_id }} in {{ $labels.host }}: mostly a fault of an application",
             meaning=f"{xid.template(rows, 'application')} Where it is the same card under several applications, it is the card.",
             command=f"On the machine: {read}; the line names the process",
-            source="severity warning with the action restart_app in compat/xid.yaml, from NVIDIA's Xid catalogue",
+            source="severity warning with `program` in compat/xid.yaml, from NVIDIA's Xid catalogue",
         ),
     )
 

@@ -20,7 +20,7 @@ def class_of(row: Row) -> Class:
         return "critical"
     if row["severity"] == "info":
         return "quiet"
-    return "application" if row["action"] == "restart_app" else "warning"
+    return "application" if row.get("program") else "warning"
 
 
 def codes(rows: Sequence[Row], wanted: Class) -> list[int]:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from ...module_utils.base import checks as checking
 from ..components import Finding
-from ..health import judge
+from ..health import causes, judge
 from ..model import sections
-from ..rules import hosts
+from ..rules import hosts, load_rules
 from ..wish import BadInput, Wish
 from . import expectations, taking
 
@@ -47,6 +47,7 @@ def base(facts: Facts, request: Request, wish: Wish | None = None) -> Plan:
         "takes": [],
         "may_take": [],
         "rebuild": [],
+        "builds": {},
         "prefer": None,
         "left_out": [],
         "enabled": [],
@@ -126,10 +127,11 @@ def judged(plan: Plan, request: Request) -> Plan:
 
 def with_checks(plan: Plan, found: Sequence[Check], verb: str) -> Plan:
     """Add checks, and the verdict of all."""
-    plan["checks"] = [*plan["checks"], *found]
+    plan["checks"] = causes.told([*plan["checks"], *found], load_rules())
     passive = "skip" if plan["skipped"] else checking.verdict(plan["checks"])
     plan["verdict"] = passive if plan["ok"] else "fail"
-    ends_here = not plan["components"] or verb == "doctor"
+    # What is measured next is told with what was seen to be wrong.
+    ends_here = verb == "doctor" or not (plan["components"] or (plan["work"] and verb == "validate"))
     plan["why_not"] = (
         why_not(plan) if not plan["ok"] or (ends_here and plan["verdict"] not in ("pass", "skip")) else None
     )

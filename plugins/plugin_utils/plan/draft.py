@@ -17,8 +17,9 @@ from ..resolver import lock, machine, parts, repositories
 from ..resolver.machine import Machine
 from ..rules import Rules, hosts
 from ..wish import BadInput, Wish
+from ..wish import users as of_users
 from . import availability, document, expectations, findings, proof, upgrading, users
-from .request import Request
+from .request import APPLYING, Request
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
@@ -45,6 +46,7 @@ class Draft:
     ``state``: the remembered driver that the node returns to, see rollback.py.
     ``narrow``: what its first answer showed that versions have to begin with.
     ``builders``: repositories that dnf may need and that are not enabled, see resolver/repositories.py.
+    ``conflicts``: what of the wish cannot be met, where that does not end it.
     """
 
     request: Request
@@ -57,6 +59,7 @@ class Draft:
     state: DriverState | None = None
     narrow: Mapping[str, str] = field(default_factory=dict)
     builders: Sequence[Builder] = ()
+    conflicts: Sequence[Refusal] = ()
 
     @property
     def packages(self) -> list[str]:
@@ -133,6 +136,17 @@ class Draft:
         return {name: version for seal in seals.values() for name, version in (seal.get("packages") or {}).items()}
 
 
+def completed(wish: Wish, facts: Facts, request: Request) -> Wish:
+    """The wish with what people want by default where nothing is wished by name, and what is only judged with the environments that are
+    sealed: a proof is of what is there. A Jetson has the default from its own image: only what is asked for by name is looked at.
+    """
+    if hosts.has_gpu_off_the_bus(facts) or not wish.nothing_wished:
+        return wish
+    whole = wish.with_defaults(wants=of_users.DEFAULT_WANTS if request.user else None)
+    judges = request.verb not in (*APPLYING, "plan")
+    return frameworks.returning.as_sealed(whole, facts, alone=request.user) if judges else whole
+
+
 def make_draft(facts: Facts, wish: Wish, rules: Rules, request: Request) -> Draft | Plan:
     """The findings of every wished component; a finished plan where there is nothing to find out (error, skip, conflict)."""
     ended = _ended_by_cards(facts, wish, request)
@@ -148,7 +162,8 @@ def make_draft(facts: Facts, wish: Wish, rules: Rules, request: Request) -> Draf
     fixed = _fixed_driver(facts, wish, request, state)
     if state is not None or fixed is not None:
         wish = rollback.without_driver(wish)
-    asked, wish = wish, frameworks.returning.held(wish, pins)
+    stay = frameworks.returning.staying_put(facts, wish, request.absent)
+    asked, wish = wish, frameworks.returning.held(wish, {**stay, **pins})
     try:
         where = machine.machine_from_facts(
             facts,
@@ -156,20 +171,21 @@ def make_draft(facts: Facts, wish: Wish, rules: Rules, request: Request) -> Draf
             rules,
             today=request.today,
             previous=_previous(request, state),
-            absent=request.absent,
+            absent={**_sealed_pins(facts, request), **request.absent},
         )
         where = replace(where, moves=request.moves, kernel=repair.kernel_kept(facts) or where.kernel)
         where = replace(rollback.arriving(where, state), strangers=_strangers(facts))
         answer = resolver.resolve(where, wish, rules)
         if not answer["ok"] and pins and not request.returns:
             # What a rollback led to does not go with the rest of the wish any more.
-            pins, wish = {}, asked
+            pins, wish = {}, frameworks.returning.held(asked, stay)
             answer = resolver.resolve(where, wish, rules)
     except BadInput as error:
         return document.bad_input(facts, request, error)
     conflicts = _conflicts(answer, where, rules, request)
-    if conflicts:
+    if conflicts and not request.diagnoses:
         return document.ended(facts, request, conflicts=conflicts)
+    answer = answer if answer["ok"] else resolver.as_far_as_possible(where, wish, rules)
     stack = lock.with_wheels(request.lock, answer["stack"])
     stack = frameworks.returning.marked(stack, asked, pins, _environments_before(facts, request))
     stack = frameworks.returning.restored(stack, asked, returned, facts)
@@ -203,7 +219,12 @@ def make_draft(facts: Facts, wish: Wish, rules: Rules, request: Request) -> Draf
         else ()
     )
     builders = repositories.builders(where, rules)
-    return Draft(request, wish, context, answer, found, where, also, state, builders=builders)
+    return Draft(request, wish, context, answer, found, where, also, state, builders=builders, conflicts=conflicts)
+
+
+def _sealed_pins(facts: Facts, request: Request) -> Mapping[str, Sequence[str]]:
+    """The libraries that the rules pinned for what is sealed: where they still fit only an upgrade moves them, or a lock."""
+    return {} if request.moves or request.lock is not None else frameworks.returning.pins_of_seal(facts)
 
 
 def _way_back(facts: Facts, wish: Wish, request: Request) -> tuple[DriverState | None, frameworks.returning.Pins]:

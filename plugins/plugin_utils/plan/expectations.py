@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ansible_collections.gpuwright.node.plugins.module_utils.base import words
+
 from ..components import Context
 from ..model import sections
 from ..model.plan import Expectations, Expected
@@ -40,7 +42,10 @@ def missing_cards(facts: Facts, wish: Wish) -> str | None:
     found = len(facts["pci"]["gpus"] or ())
     if known["count"] is None or found >= known["count"]:
         return None
-    return hosts.with_others(f"{known['count']} cards are expected by {known['from']}, {found} are on the bus", facts)
+    return hosts.with_others(
+        f"{words.count(known['count'], 'cards', 'are')} expected by {known['from']}, {found} {words.verb(found, 'are')} on the bus",
+        facts,
+    )
 
 
 def expectations(wish: Wish, context: Context, request: Request) -> Expectations:

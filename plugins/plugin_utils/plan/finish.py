@@ -29,6 +29,7 @@ from . import (
     sealing,
     space,
     taking,
+    trials,
     upgrading,
     users,
     work,
@@ -36,6 +37,7 @@ from . import (
 from .draft import Draft
 
 if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
     from ansible_collections.gpuwright.node.plugins.module_utils.index import (
         IndexProblem,
         PackageExchange,
@@ -43,7 +45,7 @@ if TYPE_CHECKING:
     )
 
     from ..model.plan import Change, ChangedPackage, Plan, Taken
-    from ..model.stack import Stack, Why
+    from ..model.stack import Refusal, Stack, Why
 
 
 def finish(drafted: Draft, index: PackageIndex | None, wheels: python_query.Wheels = python_query.NONE) -> Plan:
@@ -102,6 +104,7 @@ def finish(drafted: Draft, index: PackageIndex | None, wheels: python_query.Whee
     plan["takes"], plan["may_take"] = _taken(drafted, answer, context, changes=nvidia_driver.NAME in plan["components"])
     plan |= {
         "install": list(sizes.values()),
+        "builds": trials.builds(wheels.tried, request.allow_source),
         "from_controller": _from_controller(context.stack, drafted.wish),
         "prefer": nvidia_driver.preferred(context, drafted.keep.get(EVERY_PACKAGE)),
     }
@@ -121,19 +124,30 @@ def finish(drafted: Draft, index: PackageIndex | None, wheels: python_query.Whee
         *notices.sources_of_others(problems),
         *notices.enabled(drafted, index),
         *notices.of_wheels(wheels),
+        *notices.stays_put(drafted),
+        *trials.notices(wheels.tried, drafted),
     ]
     # dnf refuses to work where one of its repositories does not answer: the roles leave these out.
     plan["left_out"] = sorted(_left_out(problems))
     plan["enabled"] = list(answer["enabled"])
     plan["absent"] = {key: list(there) for key, there in request.absent.items()}
     behind = signed_modules.behind(context.stack, index, drafted.packages)
-    plan["refusals"] = refusals.of_plan(plan, replace(drafted, context=context), index, missing, behind, wheels)
-    plan["ok"] = not plan["refusals"]
+    refused = refusals.of_plan(plan, replace(drafted, context=context), index, missing, behind, wheels)
+    told = _put_refusals(plan, drafted, refused)
     plan["work"] = {
         **work.of_plan(plan, context, request.only),
-        **measurements.of_proof(plan, context, request, drafted.wish.gpus_ignore),
+        **measurements.of_proof(plan, context, request, drafted.wish.gpus_ignore, told),
     }
     return document.judged(plan, request)
+
+
+def _put_refusals(plan: Plan, drafted: Draft, refused: list[Refusal]) -> list[Check]:
+    """What stands against a change ends the plan of one; a diagnosis goes on, and has it among its checks: those."""
+    told = refusals.as_checks(drafted.conflicts, refused) if drafted.request.diagnoses else []
+    plan["refusals"] = [] if told else refused
+    plan["ok"] = not plan["refusals"]
+    plan["checks"] = [*plan["checks"], *told]
+    return told
 
 
 def _taken(drafted: Draft, answer: PackageIndex, context: Context, *, changes: bool) -> tuple[list[Taken], list[str]]:

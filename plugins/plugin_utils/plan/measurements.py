@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypedDict, cast
 
 from ...module_utils.base import checks as checking
-from ..components import COMPONENTS, package_calls
+from ..components import COMPONENTS, package_calls, wishes_of_cards
 from ..health import judge_kernel_log
 from ..model import sections
 from ..wish.reading import is_yes
@@ -17,6 +17,7 @@ from . import fabric, loading
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
+    from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi_judge
 
     from ..components import Context
     from ..components.base import Inputs, Step
@@ -44,6 +45,7 @@ class Smi(TypedDict, total=False):
     pcie_lanes: Mapping[str, int]
     persistence: bool
     min_driver: str
+    settings: Mapping[str, smi_judge.Expected]
 
 
 class Log(TypedDict):
@@ -166,9 +168,14 @@ def _of_user(context: Context, plan: Plan) -> Measurements:
         "toolkits": [],
         "containers": [],
         "environments": _frameworks(context, plan),
-        "gaps": [] if context.stack.get("frameworks") else [_left_out("framework.compute", "no framework is wished")],
+        "gaps": [] if context.stack.get("frameworks") else [_no_environment()],
         "storage": False,
     }
+
+
+def _no_environment() -> Check:
+    reason = "gpuwright made no environment of yours, and none is wished"
+    return checking.incomplete("framework.compute", reason, action="install", remedy="gpuwright up --user")
 
 
 def asked(inputs: Inputs, ignore: Sequence[str], *, pending: bool) -> Given:
@@ -188,12 +195,17 @@ def asked(inputs: Inputs, ignore: Sequence[str], *, pending: bool) -> Given:
     }
 
 
-def of_proof(plan: Plan, context: Context, request: Request, ignore: Sequence[str]) -> dict[str, Measurements]:
-    """The part of a plan's work that is measured, where the plan is one of a proof alone; otherwise it is decided after the apply."""
+def of_proof(
+    plan: Plan, context: Context, request: Request, ignore: Sequence[str], told: Sequence[Check]
+) -> dict[str, Measurements]:
+    """The part of a plan's work that is measured, where the plan is one of a proof alone; otherwise it is decided after the apply.
+    ``told``: checks that the plan itself made.
+    """
     if request.verb != NAME:
         return {}
     given = asked(request.inputs, ignore, pending=request.pending)
-    return {NAME: measure(context, {**plan, "given": given})}
+    found = measure(context, {**plan, "given": given})
+    return {NAME: {**found, "gaps": [*told, *found["gaps"]]}}
 
 
 #: The step is decided with the plan of a proof, and after an apply.
@@ -253,6 +265,7 @@ def _smi(context: Context, plan: Plan) -> Smi:
         "expected_driver": (driver["version"] or driver["branch"]) if driver else None,
         "pcie_lanes": expected.get("pcie_lanes"),
         "min_driver": driver.get("minimum") if driver else None,
+        "settings": wishes_of_cards(context.stack),
     }
     for key, value in wanted.items():
         if value:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ..components import Context, frameworks
 from ..components.nvidia_driver import rollback
 from ..model import index_answer
+from ..model.stack import Why
 from ..rules import hosts
 from .draft import Draft
 from .python_query import Wheels
@@ -18,11 +19,18 @@ from .request import Request
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.index import IndexProblem, PackageIndex
 
-    from ..model.stack import Why
-
 
 #: Warnings that only an answer of the package index gives: the look after the work asks it no more.
-OF_THE_INDEX = ("foreign-source", "repository.builder", "versions-unverified", "wheels-unverified", "wheel-yanked")
+OF_THE_INDEX = (
+    "foreign-source",
+    "repository.builder",
+    "versions-unverified",
+    "wheels-unverified",
+    "wheel-yanked",
+    "wheels-behind",
+    "project-untried",
+    "project-source",
+)
 
 _UNVERIFIED = (
     "What to do: have it answer this machine (its address and proxy, as pip has them), or name a mirror in gpuwright_mirrors, "
@@ -88,6 +96,22 @@ def of_wheels(wheels: Wheels) -> list[Why]:
         if row.file["yanked"]
     ]
     return [{"rule": rule, "text": text, "source": "gpuwright"} for rule, text in texts]
+
+
+def stays_put(drafted: Draft) -> list[Why]:
+    """What a person has to know of environments that stay as they are because the Python index lacks what they would be brought to."""
+    form = (
+        "the Python index of this node has no {lacks}: {path} keeps {there}, which works and is what is wished. What to do: refresh the "
+        "mirror, or name one that has it (gpuwright_mirrors), and run again"
+    )
+    stack, found = drafted.context.stack, []
+    for row in frameworks.contents.environments(stack):
+        lacks = drafted.request.absent.get(frameworks.returning.stays_at(row["path"]))
+        if lacks:
+            there = frameworks.contents.titles(row["path"], stack)
+            text = form.format(lacks=" and ".join(lacks), path=row["path"], there=there)
+            found.append(Why(rule="wheels-behind", text=text, source="gpuwright"))
+    return found
 
 
 def enabled(drafted: Draft, index: PackageIndex | None) -> list[Why]:

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 
 from .. import resolver
-from ..components import COMPONENTS
+from ..components import COMPONENTS, frameworks
 from ..components.demand import WheelDemand
 from ..rules import Rules
 from ..wish import BadInput, specifiers
-from . import wheel_tags
+from . import trials, wheel_tags
 from .draft import Draft
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class There:
 class Missing:
     """A wheel that the index lacks: what it has instead, in words, and what to ask for, as --want takes it; None where nothing is known.
     ``places``: where it was looked for. ``other_hash``: it has the version, in other files than the lock names. ``denied``: what the places
-    said that hand nothing to this machine.
+    said that hand nothing to this machine. ``there``: the other versions that it has and that fit, the nearest first.
     """
 
     demand: WheelDemand
@@ -56,6 +56,7 @@ class Missing:
     example: str | None = None
     other_hash: bool = False
     denied: str | None = None
+    there: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -68,11 +69,12 @@ class Unverified:
 
 @dataclass(frozen=True)
 class Wheels:
-    """What is known of the wheels of a draft; nothing where none is asked for."""
+    """What is known of the wheels of a draft; nothing where none is asked for. ``tried``: environments that were tried as a whole."""
 
     there: Sequence[There] = field(default_factory=tuple)
     missing: Sequence[Missing] = field(default_factory=tuple)
     unverified: Sequence[Unverified] = field(default_factory=tuple)
+    tried: Sequence[trials.Tried] = field(default_factory=tuple)
 
 
 #: What is known where the Python index was not asked.
@@ -105,7 +107,14 @@ def question(drafted: Draft) -> dict[str, object] | None:
             python: wheel_tags.taken(python, system["glibc"], system["arch"])
             for python in dict.fromkeys(demand.interpreter for demand in asked)
         },
+        **trials.question(drafted),
     }
+
+
+def addresses(drafted: Draft) -> list[str]:
+    """Return the indexes that are asked, but for the machine's own."""
+    tried = [url for each in trials.environments(drafted) for url in frameworks.contents.indexes(each)]
+    return [url for url in dict.fromkeys([*(url for each in demands(drafted) for url in each.urls), *tried]) if url]
 
 
 def judged(drafted: Draft, index: PythonIndex, rules: Rules) -> Wheels:
@@ -127,10 +136,28 @@ def judged(drafted: Draft, index: PythonIndex, rules: Rules) -> Wheels:
             unverified.append(Unverified(demand, "; ".join(answer["problems"])))
         else:
             missing.append(_missing(demand, answer, facts))
-    found = Wheels(there, missing, unverified)
+    lacking = {each.demand.environment for each in missing}
+    tried = [each for each in trials.judged(drafted, index) if each.environment["path"] not in lacking]
+    found = Wheels(there, missing, unverified, tried)
     return replace(
         found, missing=[each if each.denied else _with_example(each, pairs, drafted, rules) for each in missing]
     )
+
+
+def absent(drafted: Draft, wheels: Wheels) -> dict[str, list[str]]:
+    """Return what the rules choose again, because the index lacks it: libraries that they pinned within a range, with the versions that are
+    there; and environments that stay as they are, with what the index lacks to bring them on. A lock leaves no choice.
+    """
+    found: dict[str, list[str]] = {}
+    if drafted.request.lock is not None:
+        return found
+    for each in wheels.missing:
+        if each.demand.chosen:
+            found[each.demand.name] = list(each.there)
+        elif frameworks.returning.may_stay(drafted.context, drafted.wish, each.demand.environment):
+            key = frameworks.returning.stays_at(each.demand.environment)
+            found.setdefault(key, []).append(each.demand.text)
+    return {key: there for key, there in found.items() if key not in drafted.request.absent}
 
 
 def _chosen(demand: WheelDemand, answer: PythonAnswer, facts: Facts) -> PythonFile | None:
@@ -177,15 +204,9 @@ def _version(text: str) -> tuple[object, ...]:
 def _serves(requires: str | None, demand: WheelDemand, facts: Facts) -> bool:
     """Say whether a file is for the interpreter. One that is not there yet is a late patch release; what is no range says nothing."""
     try:
-        return specifiers.matches(_python(demand, facts), requires or "")
+        return specifiers.matches(frameworks.whole_version(demand.interpreter, facts), requires or "")
     except ValueError:
         return True
-
-
-def _python(demand: WheelDemand, facts: Facts) -> str:
-    versions = [str(each["version"]) for each in facts["python"]["interpreters"]]
-    whole = [each for each in versions if numeric_version.belongs(each, demand.interpreter) and each.count(".") > 1]
-    return whole[0] if whole else f"{demand.interpreter}.99"
 
 
 def _missing(demand: WheelDemand, answer: PythonAnswer, facts: Facts) -> Missing:
@@ -196,14 +217,16 @@ def _missing(demand: WheelDemand, answer: PythonAnswer, facts: Facts) -> Missing
         return Missing(
             demand, f"it as another file ({', '.join(file['name'] for file in usable[:2])})", places, other_hash=True
         )
-    others = ", ".join(_others(demand, answer, facts)[:_NAMED])
+    there = _others(demand, answer, facts)
+    others = ", ".join(there[:_NAMED])
     if of_version:
         reason = f"only wheels of it for Python {of_version[0]['requires_python']}"
     elif answer["unfit"]:
         reason = wheel_tags.why_none(answer["unfit"], demand.interpreter, system["glibc"], system["arch"] or "")
     else:
-        return Missing(demand, f"{demand.name} {others}" if others else f"no wheel of {demand.name} that fits", places)
-    return Missing(demand, f"{reason}; of the other versions {others or 'none'} will do", places)
+        instead = f"{demand.name} {others}" if others else f"no wheel of {demand.name} that fits"
+        return Missing(demand, instead, places, there=there)
+    return Missing(demand, f"{reason}; of the other versions {others or 'none'} will do", places, there=there)
 
 
 def _others(demand: WheelDemand, answer: PythonAnswer, facts: Facts) -> list[str]:

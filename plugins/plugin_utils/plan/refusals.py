@@ -7,18 +7,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..components import COMPONENTS, Context, nvidia_driver
+from ...module_utils.base import checks
+from ..components import COMPONENTS, Context, nvidia_driver, sources
 from ..components.base import not_known
 from ..components.nvidia_driver import exchange, fabric, kept_out, kernels, rollback, secure_boot, signed_modules
 from ..model import index_answer, sections
 from ..rules import hosts
-from . import availability, python_query, security_floors, space, taking, use, users
+from . import availability, python_query, security_floors, space, taking, trials, use, users
 from .document import refusal
 from .draft import Draft
 from .python_query import Wheels
 from .request import APPLYING, Request
 
 if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
     from ansible_collections.gpuwright.node.plugins.module_utils.index import IndexProblem, PackageIndex
 
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from ..model.stack import Refusal
 
 
+#: Checks of a diagnosis: what cannot be had as it is wished, and what stands against a change.
+CONFLICT, REFUSAL = "wish.conflict", "wish.refused"
 #: Kinds of problems of the package index that follow from another one where there is one.
 _CONSEQUENCES = ("no-such-package",)
 
@@ -63,13 +67,14 @@ def of_plan(
         told |= set(drafted.state["packages"])
     if behind:
         told.add(signed_modules.package_of_next(context.stack) or "")
-    refusals = [
+    refusals = _of_sources(plan, drafted) + [
         refusal(f"index-{row['kind']}", row["text"], _remedy(row))
         for row in _causes((index or index_answer.NOT_ASKED)["problems"])
         if row["kind"] != "timeout" and row.get("needed", True) and row.get("package") not in told
     ]
     refusals += [refusal("signed-module-behind", **behind)] if behind else []
-    refusals += _of_newer_seal(context) + [_of_version(each, request) for each in missing] + _of_wheels(wheels, request)
+    refusals += _of_newer_seal(context) + [_of_version(each, request) for each in missing] + _of_wheels(wheels, drafted)
+    refusals += trials.refusals(wheels.tried, drafted)
     refusals += [_of_floor(*each) for each in floors] + _of_what_stays(drafted)
     if drafted.state:
         refusals += rollback.refusals(
@@ -84,9 +89,26 @@ def of_plan(
     refusals += _of_failed(plan, context, request)
     refusals += kernels.refusals(plan["install"], context)
     refusals += [] if drafted.state else _of_fabric(context, index)
-    refusals += [] if request.applied is not None or request.begun is not None else use.refusals(plan, context)
+    begun = request.applied is not None or request.begun is not None
+    # Who only looks ends nothing that runs.
+    refusals += [] if begun or request.diagnoses else use.refusals(plan, context)
     refusals += [] if drafted.state else _of_kept_out(plan, context)
     return refusals + _of_secure_boot(plan, context, request)
+
+
+def as_checks(conflicts: Sequence[Refusal], refused: Sequence[Refusal]) -> list[Check]:
+    """What stops a change, as findings of a diagnosis: that the wish cannot be met is wrong with the node, that it cannot be changed now
+    is none of its faults.
+    """
+    return [_as_check(CONFLICT, "critical", row) for row in conflicts] + [
+        _as_check(REFUSAL, "warning", row) for row in refused
+    ]
+
+
+def _as_check(id_: str, severity: str, row: Refusal) -> Check:
+    return checks.failed(
+        id_, severity, measured=row["rule"], reason=row["text"], action="configure", remedy=row.get("remedy")
+    )
 
 
 def _of_kept_out(plan: Plan, context: Context) -> list[Refusal]:
@@ -95,6 +117,26 @@ def _of_kept_out(plan: Plan, context: Context) -> list[Refusal]:
     if not kept or nvidia_driver.NAME not in plan["components"] or not nvidia_driver.load_needed(context):
         return []
     return [refusal("driver-kept-out", f"the module nvidia is kept out: {kept_out.named(kept)}", kept_out.remedy(kept))]
+
+
+def _of_sources(plan: Plan, drafted: Draft) -> list[Refusal]:
+    """Package sources that apt was seen not to read, where it could not be asked itself. What the plan moves out of the way is in the way
+    of nothing; dnf does without what it cannot read, and a diagnosis has the check of it.
+    """
+    packages = drafted.context.facts["packages"]
+    if plan["versions_verified"] or drafted.request.diagnoses or packages["manager"] != "apt":
+        return []
+    moved = sources.displaced(drafted.context.stack.get("repositories") or ())
+    remedy = "correct that entry or remove the file: apt itself installs nothing before that"
+    return [
+        refusal("index-broken-source", f"apt cannot read {entry}", remedy)
+        for entry in packages.get("broken_sources") or ()
+        if not any(row["file"] in entry and (row["whole"] or _names(entry, row["uris"])) for row in moved)
+    ]
+
+
+def _names(entry: str, uris: Sequence[str]) -> bool:
+    return any(uri.rstrip("/") in entry for uri in uris)
 
 
 def _causes(problems: Sequence[IndexProblem]) -> list[IndexProblem]:
@@ -165,14 +207,14 @@ def _of_version(missing: availability.Missing, request: Request) -> Refusal:
     return refusal("index-version", text, f"{remedy}; or name a mirror that has this one (gpuwright_mirrors)")
 
 
-def _of_wheels(wheels: Wheels, request: Request) -> list[Refusal]:
+def _of_wheels(wheels: Wheels, drafted: Draft) -> list[Refusal]:
     """Wheels that the node's Python index does not have: pip would find out in the middle of the run."""
-    found = [_of_wheel(each, request) for each in wheels.missing]
+    found = [_of_wheel(each, drafted) for each in wheels.missing]
     return [row for place, row in enumerate(found) if row not in found[:place]]
 
 
-def _of_wheel(missing: python_query.Missing, request: Request) -> Refusal:
-    demand = missing.demand
+def _of_wheel(missing: python_query.Missing, drafted: Draft) -> Refusal:
+    demand, request = missing.demand, drafted.request
     where = f"the Python index of this node ({', '.join(missing.places)})" if missing.places else "no Python index"
     if missing.denied:
         text = f"{demand.text} comes from {where}, which hands nothing to this machine: {missing.denied}"
@@ -185,8 +227,13 @@ def _of_wheel(missing: python_query.Missing, request: Request) -> Refusal:
         remedy = "find out who changed it before you trust it; then make the lock anew, or name a mirror that has it"
         return refusal("python-index-hash", text, remedy)
     who = "the lock has" if request.lock is not None else "wanted is"
-    text = f"{who} {demand.text} for Python {demand.interpreter}, and {where} has {missing.instead}"
+    lines = trials.origins(drafted, demand.environment, demand.name) if request.lock is None else []
+    said = f"{' and '.join(lines)}: wanted is" if lines else who
+    text = f"{said} {demand.text} for Python {demand.interpreter}, and {where} has {missing.instead}"
     example = f", for example --want {missing.example}" if missing.example else ""
+    if demand.chosen:
+        remedy = "have the mirror bring it, or name one that has it (gpuwright_mirrors): what is there is not known to go with this"
+        return refusal("python-index-version", text, remedy)
     first = "make the lock anew with a version" if request.lock is not None else "ask for a version"
     remedy = f"{first} that is there{example}; or name a mirror that has this one (gpuwright_mirrors)"
     return refusal("python-index-version", text, remedy)

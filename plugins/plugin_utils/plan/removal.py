@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
-from ...module_utils.base import checks, paths
+from ...module_utils.base import checks, paths, words
 from ...module_utils.records.history import file_of
 from ..components import COMPONENTS, Context, Finding, frameworks, nvidia_driver, reboot
 from ..components.nvidia_driver import rollback, runfile
@@ -114,8 +114,7 @@ def unrecorded(facts: Facts) -> dict[str, list[str]]:
     if sections.user(facts) is not None:
         return {}
     history = sections.history(facts)
-    drivers = (history.get("states"), history.get("original"), history["failed"], history.get("proven"))
-    if history.get("brought") or history.get("unproven") or any(drivers):
+    if history.get("recorded"):
         return {}
     sources = sorted({row["file"] for row in facts["packages"]["sources"] or () if WRITTEN.fullmatch(row["file"])})
     # That of an engine may have stayed with it, and says nothing of the others.
@@ -130,7 +129,7 @@ def unrecorded(facts: Facts) -> dict[str, list[str]]:
 
 def unrecorded_text(found: Mapping[str, list[str]]) -> str:
     """What stays for want of a record, for a person."""
-    names = f"{len(found['packages'])} packages ({', '.join(found['packages'])})"
+    names = f"{words.count(len(found['packages']), 'packages')} ({', '.join(found['packages'])})"
     holds = f", {len(found['holds'])} of them held" if found["holds"] else ""
     sources = f" and their package sources ({', '.join(found['files'])})" if found["files"] else ""
     return f"the record of what gpuwright brought is gone, so that nobody knows whose these are, and they stay: {names}{holds}{sources}"
@@ -140,8 +139,8 @@ def unproven(facts: Facts) -> list[Why]:
     """What stays because nobody can say whether gpuwright brought it, as a sentence for a person."""
     names = sections.history(facts).get("unproven") or ()
     text = (
-        f"{len(names)} packages came with gpuwright or while it was at work, and the package manager's log does not say that it brought "
-        f"them; they stay: {', '.join(names)}"
+        f"{words.count(len(names), 'packages')} came with gpuwright or while it was at work, and the package manager's "
+        f"log does not say that it brought them; they stay: {', '.join(names)}"
     )
     return [{"rule": "packages-unproven", "text": text, "source": "gpuwright"}] if names else []
 
@@ -357,10 +356,10 @@ def findings(facts: Facts, kept: Collection[str] = (), *, restores: bool = True)
         found.setdefault(nvidia_driver.NAME, []).append(Finding("remove", reason, before, files=[runfile.UNINSTALLER]))
     drivers, others = _sorted(facts, kept)
     if drivers:
-        reason = f"{len(drivers)} packages of the driver that came with gpuwright"
+        reason = f"{words.count(len(drivers), 'packages')} of the driver that came with gpuwright"
         found.setdefault(nvidia_driver.NAME, []).append(Finding("remove", reason, before, packages=drivers))
     if others:
-        reason = f"{len(others)} packages that came with gpuwright"
+        reason = f"{words.count(len(others), 'packages')} that came with gpuwright"
         found["packages"] = [Finding("remove", reason, packages=others)]
     files = _files(facts, kept)
     if files or history.get("components"):

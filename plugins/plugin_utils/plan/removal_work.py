@@ -13,7 +13,7 @@ from itertools import chain, product
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, TypedDict, cast
 
-from ...module_utils.base import paths
+from ...module_utils.base import paths, words
 from ...module_utils.observe import environment_builds, jupyter_kernels
 from ...module_utils.records.data_directories import DOCKER
 from ..components import COMPONENTS, busy, nouveau_blacklist, repair
@@ -207,10 +207,10 @@ class RemovalWork(TypedDict, total=False):
     ``driver``: whether something of ``by_role`` (roles that take back what they did, each by tasks of its own), ``restore`` (a driver) and
     ``runfile`` (an uninstaller) is to be done.
     ``packages`` go: apt purges those in ``purged``, and only removes those in ``removed``, of which a purge would delete data, or settings
-    that lay here before. ``half_done``: see the function. ``also``: what dnf takes away: packages of ours and those that may go with
-    them; ``rpm_keys``: rpm's own of package sources. ``locks``: whether lines of ours may be in dnf's list. ``streams``: module streams
-    to go back to; ``stream_files``: what dnf keeps of those that nobody had enabled, as patterns. ``made``: what packages made for
-    themselves. ``engine``: whether its group goes.
+    that lay here before. ``of_packages``: whether there is anything of the packages to do. ``half_done``: see the function.
+    ``also``: what dnf takes away: packages of ours and those that may go with them; ``rpm_keys``: rpm's own of package sources.
+    ``locks``: whether lines of ours may be in dnf's list. ``streams``: module streams to go back to; ``stream_files``: what dnf keeps of
+    those that nobody had enabled, as patterns. ``made``: what packages made for themselves. ``engine``: whether its group goes.
     ``hooks``: programs that give the boot loader its default back. ``reload``: whether units of systemd went; ``menu``: whether the boot
     menu has to be written. Of files that were put aside ``put_back`` are those in whose place is nothing; of those in ``unmark`` the
     lines that were put out of force count again; ``keep`` (in ``keep_directories``): copies of what would be lost, or is changed.
@@ -228,6 +228,7 @@ class RemovalWork(TypedDict, total=False):
     docker: Docker
     containerd: busy.Restart
     environments: list[str]
+    of_packages: bool
     packages: list[str]
     half_done: bool
     removed: list[str]
@@ -428,7 +429,7 @@ def _refuse_others(packages: Sequence[str], going: Iterable[str], also: Collecti
     besides = _without(going, {*packages, *also})
     if besides:
         raise StepRefused(
-            f"Expected to remove only the {len(packages)} packages that came with gpuwright. Found others that need them:"
+            f"Expected to remove only the {words.count(len(packages), 'packages')} that came with gpuwright. Found others that need them:"
             f" {', '.join(besides)}. What to do: remove those first if you no longer need them, or name them in remove_also."
         )
 
@@ -451,8 +452,9 @@ def _refuse_unsaid(stays: Iterable[Engine], facts: Facts, errors: Mapping[tuple[
 def _refuse_untried(packages: Sequence[str], reason: str | None) -> None:
     if reason:
         raise StepRefused(
-            f"Expected the package manager to try the removal of {len(packages)} packages. Found: {reason}. Nothing was removed."
-            " What to do: correct what it names (apt-get check, dpkg --audit; dnf check), then run again."
+            f"Expected the package manager to try the removal of {words.count(len(packages), 'packages')}. "
+            f"Found: {reason}. Nothing was removed. What to do: correct what it names (apt-get check, dpkg --audit; dnf check), "
+            "then run again."
         )
 
 
@@ -520,7 +522,7 @@ def _of_packages(
     streams = wanted["streams"]
     left = [name for name, stream in streams.items() if not stream]
     services = facts["services"]
-    return {
+    work: RemovalWork = {
         "packages": packages,
         "half_done": half_done(facts),
         "units": [
@@ -543,6 +545,8 @@ def _of_packages(
         ],
         "engine": _has_docker(packages),
     }
+    # Also where a run that was cut off took the packages, and nothing else of theirs.
+    return {**work, "of_packages": any(work.values())}
 
 
 def _has_docker(packages: Collection[str]) -> bool:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 #: Verbs that change a node.
 APPLYING = ("up", "upgrade", "rollback", "remove")
+#: Verbs that only say how a node is: what would stop a change stops none of their checks.
+DIAGNOSING = ("doctor", "validate")
 #: Verbs that have to know what was on the node before.
 WITH_HISTORY = ("rollback", "remove")
 
@@ -39,6 +41,7 @@ class Request:
     ``user``: a user works without root, on what is the user's own.
     ``no_reboot``: no machine is booted; ``allow_busy``: what runs may be ended.
     ``allow_remove``: packages that are not ours and may be removed, downgraded, or changed though they are on hold.
+    ``allow_source``: distributions that are built from their source, in a run of a user's own, where no wheel of them is there.
     ``security``: an upgrade that only goes as far as published vulnerabilities demand; ``aim``: the version that this is, by component.
     """
 
@@ -62,6 +65,7 @@ class Request:
     security: bool = False
     aim: Mapping[str, str] | None = None
     allow_remove: Sequence[str] = ()
+    allow_source: Sequence[str] = ()
     no_reboot: bool = False
     allow_busy: bool = False
 
@@ -73,6 +77,11 @@ class Request:
     def covers(self, component: str) -> bool:
         """Whether a component is part of what is planned here."""
         return (not self.only or component in self.only) and (not self.user or component in OF_USERS)
+
+    @property
+    def diagnoses(self) -> bool:
+        """Whether it is only asked how the node is."""
+        return self.verb in DIAGNOSING
 
     @property
     def returns(self) -> bool:

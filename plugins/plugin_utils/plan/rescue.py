@@ -37,7 +37,7 @@ def lines(facts: Facts, *, local: bool) -> list[str]:
     host = facts.get("hostname") or "the machine"
     return [
         f"the machine itself is most likely up: from another one, ssh to {host}, or press Ctrl-Alt-F3 for a text console",
-        "there, or after the next line: sudo gpuwright rollback, then sudo reboot",
+        "there, or after the next line: gpuwright rollback -K, then sudo reboot",
         _menu(facts) + _WORDS,
     ]
 

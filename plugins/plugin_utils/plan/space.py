@@ -8,6 +8,8 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ansible_collections.gpuwright.node.plugins.module_utils.base import words
+
 from ..components import COMPONENTS, Context
 from ..components.base import Need
 from ..model.shortfalls import holding, room
@@ -83,7 +85,9 @@ def _no_space(disk: Disk, needs: Sequence[Need]) -> Refusal | None:
     files = sum(need.files for need in needs)
     free_files = disk.get("free_files")
     if free_files is not None and free_files < files:
-        text = f"{mount} takes {free_files} more files (inodes), {files} are needed"
+        text = (
+            f"{mount} takes {words.count(free_files, 'more files')} (inodes), {files} {words.verb(files, 'are')} needed"
+        )
         return refusal("no-space", text, f"remove small files on {mount}, or give it more inodes")
     needed = sum(need.size for need in needs) + (0 if mount == "/boot" else RESERVE_BYTES)
     free = room(disk)

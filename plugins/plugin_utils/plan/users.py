@@ -37,7 +37,7 @@ def of_wish(variables: Variables) -> list[Refusal]:
         refusal(
             "needs-root",
             f"{each.text} needs root: --user is for environments of your own",
-            f"leave it out ({each.instead}), or ask root of this machine to bring it by gpuwright up",
+            f"leave it out{f' ({each.instead})' if each.instead else ''}, or ask root of this machine to bring it by gpuwright up",
         )
         for each in users.needing_root(variables)
     ]

@@ -10,8 +10,10 @@ from __future__ import annotations
 from ansible_collections.gpuwright.node.plugins.plugin_utils.report.files import (
     aggregate,
     default_run_dir,
+    note_begin,
     open_run,
     read_plans,
+    unproven,
     waiting,
     write_host,
 )
@@ -21,9 +23,11 @@ __all__ = [
     "aggregate",
     "default_run_dir",
     "host_record",
+    "note_begin",
     "open_run",
     "read_plans",
     "report_of",
+    "unproven",
     "waiting",
     "write_host",
 ]

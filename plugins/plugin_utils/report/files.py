@@ -19,7 +19,7 @@ from typing import cast
 from ansible_collections.gpuwright.node.plugins.module_utils.base import redact
 from ansible_collections.gpuwright.node.plugins.plugin_utils.health import outliers
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.plan import Plan
-from ansible_collections.gpuwright.node.plugins.plugin_utils.model.report import Record, Report
+from ansible_collections.gpuwright.node.plugins.plugin_utils.model.report import Ended, Record, Report, Run
 from ansible_collections.gpuwright.node.plugins.plugin_utils.report import comparison, run_directory
 from ansible_collections.gpuwright.node.plugins.plugin_utils.report import model as pure
 
@@ -46,8 +46,13 @@ def open_run(path: Path, verb: str | None) -> Path:
         for left in run_directory.documents(path / folder):
             left.unlink()
     if not (path / META).exists():
-        run_directory.write_json(path / META, {"verb": verb, "started": now(), "gpuwright": version()})
+        note_begin(path, verb)
     return path
+
+
+def note_begin(path: Path, verb: str | None) -> None:
+    """Note in the run directory what was begun, and when."""
+    run_directory.write_json(path / META, {"verb": verb, "started": now(), "gpuwright": version(), "ended": None})
 
 
 def default_run_dir() -> Path:
@@ -71,6 +76,7 @@ def aggregate(
     unreachable: Mapping[str, str] | None = None,
     failed: Mapping[str, str] | None = None,
     not_reached: list[str] | None = None,
+    ended: Ended | None = "done",
 ) -> Report:
     """Make report.json, outliers.json, report.html and junit.xml from what the hosts left, and return the report.
 
@@ -82,6 +88,7 @@ def aggregate(
         unreachable: hosts that could not be reached, with the reason.
         failed: hosts without a credible result of their own, with the reason.
         not_reached: hosts that the run never came to.
+        ended: how the run ended; None where it goes on.
     """
     from ansible_collections.gpuwright.node.plugins.plugin_utils.report import html, junit
 
@@ -90,24 +97,25 @@ def aggregate(
     records, comparable = read_records(directory)
     for host, reason in (failed or {}).items():
         records[host] = pure.without_record(host, reason, records.get(host))
+    run: Run = {
+        "gpuwright": meta.get("gpuwright") or version(),
+        "verb": verb or meta.get("verb"),
+        "started": meta.get("started"),
+        # Nobody was there to see when a run was killed.
+        "finished": None if ended in (None, "killed") else now(),
+        "ended": ended,
+    }
     # Before any of the three forms is made: what a run could not reach or failed on is told in words of the node.
     report: Report = redact.document(
-        pure.report_of(
-            records,
-            version=meta.get("gpuwright") or version(),
-            verb=verb or meta.get("verb"),
-            started=meta.get("started"),
-            finished=now(),
-            unreachable=unreachable,
-            not_reached=not_reached or [],
-        )
+        pure.report_of(records, run, unreachable=unreachable, not_reached=not_reached or [])
     )
     compared = outliers.compare(comparable)
     run_directory.write_json(directory / "report.json", report)
     run_directory.write_json(directory / "outliers.json", comparison.document(compared))
     # What a list of runs shows, beside a report that may be of a fleet.
     run_directory.write_json(
-        directory / META, {**meta, **{key: report.get(key) for key in ("verb", "verdict", "finished", "counts")}}
+        directory / META,
+        {**meta, **{key: report.get(key) for key in ("verb", "verdict", "finished", "ended", "counts")}},
     )
     write(directory / "report.html", html.render(report, comparison.shown(compared)).encode("utf-8", "replace"))
     write(directory / "junit.xml", junit.render(report))
@@ -137,10 +145,21 @@ def read_records(run_dir: Path) -> tuple[dict[str, Record], list[outliers.Value]
 
 def waiting(run_dir: Path) -> list[str]:
     """Hosts that have something to change and no result: the run did not come to them, or not yet."""
-    done = {path.name for path in run_directory.documents(run_dir / "hosts")}
-    paths = [path for path in run_directory.documents(run_dir / "plans") if path.name not in done]
-    plans = _plans(path for path in paths if not run_directory.is_packed(path))
+    plans = _plans(path for path in _without_result(run_dir) if not run_directory.is_packed(path))
     return [host for host, plan in plans.items() if plan.get("ok") and plan.get("components")]
+
+
+def unproven(run_dir: Path) -> list[str]:
+    """Hosts of a run that proves all of them, which have no result yet."""
+    return [
+        host for host, plan in _plans(_without_result(run_dir)).items() if plan.get("ok") and not plan.get("skipped")
+    ]
+
+
+def _without_result(run_dir: Path) -> list[Path]:
+    """The plans of hosts that have no result."""
+    done = {run_directory.host_of(path) for path in run_directory.documents(run_dir / "hosts")}
+    return [path for path in run_directory.documents(run_dir / "plans") if run_directory.host_of(path) not in done]
 
 
 def read_plans(run_dir: Path) -> dict[str, Plan]:

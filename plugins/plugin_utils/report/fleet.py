@@ -91,7 +91,7 @@ def _row(hosts: Sequence[str], plans: Sequence[Plan]) -> tuple[str, ...]:
         *(versions[key] or "-" for key in ("kernel", "user", "next", "wanted")),
         _HELD[status["held"]],
         _proof([plan["status"] for plan in plans]),
-        "; ".join((*status["drift"], *status["unknown"].values())) or plans[0].get("skipped") or "",
+        "; ".join((*status["drift"], *status["faults"], *status["unknown"].values())) or plans[0].get("skipped") or "",
     )
 
 

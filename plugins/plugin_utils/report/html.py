@@ -47,10 +47,16 @@ HEADLINES = {
     "incomplete": "Not everything could be proven",
     "skip": "There was nothing to prove",
 }
+#: In place of these, for a run that did not come to its end.
+NOT_ENDED = {
+    None: "The run has not ended",
+    "interrupted": "The run was interrupted",
+    "killed": "The run was killed",
+}
 _ORDER = {"fail": 0, "incomplete": 1, "warn": 2, "pass": 3, "skip": 4}
 # Left to right as a node is built; groups that are not named here follow by name.
 _GROUPS = (
-    "driver", "smi", "gpu", "ecc", "remap", "pages", "repair", "temp", "throttle", "power", "fan", "pcie", "persistence",
+    "wish", "driver", "smi", "gpu", "ecc", "remap", "pages", "repair", "temp", "throttle", "power", "fan", "pcie", "persistence",
     "fabric", "fabricmanager", "kernel", "cuda", "dcgm", "load", "nccl", "framework", "train", "container", "fio", "disk", "packages",
     "seals", "proof",
 )  # fmt: skip
@@ -126,7 +132,7 @@ def page_of(report: Report) -> dict[str, object]:
     return {
         "report": report,
         "verdict": report["verdict"],
-        "headline": HEADLINES[report["verdict"]],
+        "headline": NOT_ENDED.get(report["ended"]) or HEADLINES[report["verdict"]],
         "tiles": _tiles(report),
         "groups": groups,
         "hosts": hosts,
@@ -164,8 +170,10 @@ def _host(record: Record) -> Host:
         "groups": _worst_by_group(found),
         "problems": [
             _problem(check)
-            for check in _together(checks.worst_first(found))
-            if check["status"] in ("fail", "incomplete", "warn")
+            # In the order of the record, as everywhere: a cause stands before its like.
+            for status in ("fail", "incomplete", "warn")
+            for check in _together(found)
+            if check["status"] == status
         ],
         "good": _names_of(found, "pass"),
         "skipped": _skipped(found),

@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypedDict
 
+from ansible_collections.gpuwright.node.plugins.module_utils.base import words
 from ansible_collections.gpuwright.node.plugins.module_utils.measure import load_judge
 
 from .drawing import number
@@ -302,7 +303,11 @@ def _trained(figures: Figures, judged: _Judged) -> Table:
     ]
     if figures["training"]:
         ranks = _show(number(figures["training"].get("ranks")))
-        rows.append(_step(f"all together, {ranks} ranks", figures["training"], _check(judged, "train.ddp", None)))
+        rows.append(
+            _step(
+                f"all together, {words.count(ranks, 'ranks')}", figures["training"], _check(judged, "train.ddp", None)
+            )
+        )
     columns = ["a step, ms", "TFLOPS", "waiting for data", "precision", "steps", "loss"]
     return {"title": "Training", "columns": columns, "rows": rows}
 
@@ -488,7 +493,7 @@ def _plot(figures: Figures, judged: _Judged) -> dict[str, object] | None:
         "most": _show(fastest),
         "from": _size(smallest),
         "to": _size(largest),
-        "text": f"collectives by size, {_show(ranks)} ranks by {backend or '?'}: busbw in GB/s",
+        "text": f"collectives by size, {words.count(_show(ranks), 'ranks')} by {backend or '?'}: busbw in GB/s",
     }
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
 
 from ..model.plan import Change
-from ..model.report import Failure, Record, Report
+from ..model.report import Failure, Record, Report, Run
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
@@ -66,6 +66,8 @@ def from_plan(host: str, plan: Mapping[str, object]) -> Record:
     told = plan.get("facts_summary")
     summary = told if isinstance(told, Mapping) else {}
     values = {**plan, "summary": summary, "simulated": summary.get("simulated"), "changed": False}
+    if plan.get("ok") and plan.get("changes"):
+        values["verdict"] = "incomplete"  # what its checks miss waits to be done
     if plan.get("error"):
         values["failure"] = {"task": None, "message": str(plan["error"]), "component": None}
     return host_record(host, values)
@@ -99,16 +101,15 @@ def _name_of(card: Any) -> str:
 def without_record(host: str, reason: str, base: Mapping[str, object] | None = None) -> Record:
     """The record of a host that was met and has no credible result: it failed."""
     failure = {"task": None, "message": reason, "component": None}
-    return host_record(host, {**(base or {}), "verdict": "fail", "failure": failure})
+    # Of a plan whose work may have begun nobody knows that nothing changed.
+    changed = bool(base and base.get("changes"))
+    return host_record(host, {**(base or {}), "verdict": "fail", "failure": failure, "changed": changed})
 
 
 def report_of(
     records: Mapping[str, Record],
+    run: Run,
     *,
-    version: str | None,
-    verb: str | None,
-    started: str | None,
-    finished: str | None,
     unreachable: Mapping[str, str] | None = None,
     not_reached: Iterable[str] = (),
 ) -> Report:
@@ -116,10 +117,7 @@ def report_of(
 
     Args:
         records: of :func:`host_record`, by host.
-        version: of gpuwright.
-        verb: what was run.
-        started: when, ISO 8601 in UTC.
-        finished: likewise.
+        run: what was run, when, and how it ended.
         unreachable: hosts that could not be reached, with the reason.
         not_reached: hosts that the run never came to, because it stopped before.
     """
@@ -128,12 +126,14 @@ def report_of(
     hosts = {host: records[host] for host in sorted(records) if host not in lost and host not in waiting}
     return {
         "schema": SCHEMA,
-        "gpuwright": version,
-        "verb": verb,
+        "gpuwright": run["gpuwright"],
+        "verb": run["verb"],
         "verdict": verdict_of(hosts.values(), len(lost), len(waiting)),
-        "simulated": any(record["simulated"] for record in hosts.values()),
-        "started": started,
-        "finished": finished,
+        # Also where a node that was planned for was not come to.
+        "simulated": any(record["simulated"] for record in records.values()),
+        "started": run["started"],
+        "finished": run["finished"],
+        "ended": run["ended"],
         "counts": {verdict: sum(record["verdict"] == verdict for record in hosts.values()) for verdict in VERDICTS}
         | {"unreachable": len(lost), "not_reached": len(waiting)},
         "hosts": hosts,

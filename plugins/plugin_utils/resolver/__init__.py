@@ -17,7 +17,7 @@ resolve() below is the table of contents; each decision is a module of this pack
     foreign           where the driver is not ours       older_kernel       which kernel to boot instead
     repositories      package sources and their keys      frameworks         which wheels
     systems           the operating system                alternatives,      what to wish instead
-                                                            nearest, possible
+    unknown           what lies beyond the tables           nearest, possible
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ from . import (
     repositories,
     systems,
     tensorrt,
+    unknown,
 )
 from .compatibility import compatible
 from .container_toolkit import pulled
@@ -57,26 +58,31 @@ from .machine import Machine
 from .part import ARCHIVE, HostPart
 from .parts import HOST_PARTS, PARTS
 
-__all__ = ["compatible", "resolve", "stack_for"]
+__all__ = ["as_far_as_possible", "assumed", "compatible", "resolve", "stack_for"]
 
+_LIBRARIES = (cudnn, nccl, tensorrt)
 # Conflicts whose own remedy stays the first: a key or a checksum that can be given, an image's owner, a card to leave out, other wheels,
-# a toolkit or a library that is to be had elsewhere.
+# a toolkit or a library that is to be had elsewhere, another tag of an image.
 _GIVEN = (
     "repository.key",
     "driver.runfile-",
     "driver.preinstalled",
     "driver.of-root",
     "cuda.cards",
+    "cuda.glibc",
     "cuda.repository",
     "cuda.default",
     "cuda.runfile-",
     "cuda.distro-place",
     "cuda.modulefiles",
     "tensorrt.cards",
-    *(f"{room.PART.key}.archive" for room in (cudnn, nccl, tensorrt)),
+    *(f"{room.PART.key}.archive" for room in _LIBRARIES),
+    "frameworks.by-hand",
     "frameworks.cards",
+    "frameworks.companions",
     "frameworks.jetson",
     "monitoring.",
+    "container-toolkit.image",
 )
 
 # Rules that are older than this many days miss drivers and wheels that people ask for.
@@ -111,18 +117,43 @@ def resolve(machine: Machine, wish: Wish, rules: Rules) -> Answer:
             "conflicts": forward.remedied(entries, decide, wish),
             "rules": age(rules, machine.today),
         }
+    return _answered(machine, wish, stack, log)
+
+
+def as_far_as_possible(machine: Machine, wish: Wish, rules: Rules) -> Answer:
+    """Return the answer of resolve(); of a wish that cannot be met with what could be decided, which a diagnosis judges by."""
+    log = Log(rules)
+    try:
+        stack = forward.where_needed(_decide, machine, wish, rules, log)
+    except Unresolved as error:
+        stack = error.stack
+    return _answered(machine, wish, stack, log)
+
+
+def _answered(machine: Machine, wish: Wish, stack: Stack, log: Log) -> Answer:
     _age(machine, log)
     return {
         "ok": True,
         "gpus": [card.as_dict() for card in machine.cards],
         "os": machine.os,
         "arch": machine.arch,
-        "assumed": dict(machine.assumed),
+        "assumed": assumed(machine, wish, log.rules),
         "warnings": log.warnings,
         "stack": stack,
         "why": log.why,
-        "rules": age(rules, machine.today),
+        "rules": age(log.rules, machine.today),
     }
+
+
+def assumed(machine: Machine, wish: Wish, rules: Rules) -> dict[str, str | bool]:
+    """Return what was taken for granted of a machine that nobody looked at: to state it changes nothing. A Python that is asked for
+    and that the system does not have is taken to be there.
+    """
+    python = machine.assumed.get("python")
+    if python is None:
+        return dict(machine.assumed)
+    pythons = [str(python), *frameworks.asked_beyond(machine, wish, rules)]
+    return {**machine.assumed, "python": ",".join(pythons)}
 
 
 def stack_for(machine: Machine, wish: Wish, rules: Rules) -> Stack | None:
@@ -157,6 +188,9 @@ def _decide(machine: Machine, wish: Wish, rules: Rules, log: Log) -> Stack:
     """Make every decision in its order. Raises Unresolved with the reasons of all that could not be made."""
     wish = foreign.without_useless(machine, foreign.allowed(machine, wish, log), log)
     foreign.name_others(machine, log)
+    beyond = list(unknown.versions(wish, rules))
+    if beyond:
+        raise Unresolved(*beyond)
     if machine.environment == "jetson" and not wish.frameworks and not wish.projects:
         return {}
     system = foreign.repository(machine, systems.find(machine, rules), log)
@@ -175,11 +209,13 @@ def _decide(machine: Machine, wish: Wish, rules: Rules, log: Log) -> Stack:
     _toolkits(machine, wish, system, support, stack, log)
     _of_host(machine, wish, system, stack, log)
     _environments(machine, wish, support, stack, log)
+    if wish.by_hand:
+        log.conflicts += frameworks.told_by_hand(machine, wish, support, stack, log)
     if machine.user is None:
         stack["repositories"] = log.attempt(repositories.choose, machine, wish, system, stack, log) or []
-    if log.conflicts:
-        raise Unresolved(*log.conflicts)
     _floor(stack, rules)
+    if log.conflicts:
+        raise Unresolved(*log.conflicts, stack=stack)
     return stack
 
 
@@ -191,7 +227,8 @@ def _of_host(machine: Machine, wish: Wish, system: Row, stack: Stack, log: Log) 
         if toolkit is not None:
             stack["container_toolkit"] = toolkit
             fitting = partial(images.choose, machine, wish, stack, log.rules)
-            ahead = log.attempt(pulled.choose, wish, toolkit["engine"], fitting, log)
+            judge = partial(images.judge, machine=machine, wish=wish, stack=stack, rules=log.rules)
+            ahead = log.attempt(pulled.choose, wish, toolkit["engine"], fitting, judge, log)
             if ahead:
                 toolkit["engine"]["images"] = ahead
 
@@ -210,6 +247,7 @@ def _environments(machine: Machine, wish: Wish, support: CudaSupport, stack: Sta
         found = log.attempt(frameworks.choose, machine, wish, support, log, _built(stack))
         if found is not None:
             stack["frameworks"] = found
+            cudnn.beside_wheels(stack, log)
     if wish.cuda_compat:
         compat = forward.choose(stack, support, log)
         if compat is not None:
@@ -265,9 +303,8 @@ def _toolkits(machine: Machine, wish: Wish, system: Row, support: CudaSupport, s
         return
     versions = [entry["version"] for entry in chosen or ()]
     if not versions:
-        best = log.attempt(cuda.best, None, machine, replace(wish, cuda_source=None), system, support, log)
-        versions = [best] if best else []
-    for room in (cudnn, nccl, tensorrt):
+        versions = _of_libraries(machine, replace(wish, cuda_source=None), system, support, log)
+    for room in _LIBRARIES:
         key = room.PART.key
         found: object = None
         if getattr(wish, key) and getattr(wish, f"{key}_source") == ARCHIVE:
@@ -276,6 +313,26 @@ def _toolkits(machine: Machine, wish: Wish, system: Row, support: CudaSupport, s
             found = log.attempt(room.choose, machine, wish, system, versions, log)
         if found is not None:
             stack.update(cast("Stack", {key: found}))
+
+
+def _of_libraries(machine: Machine, wish: Wish, system: Row, support: CudaSupport, log: Log) -> list[str]:
+    """Return the CUDA of libraries where nobody wishes a toolkit: of the newest major that has them as they are asked for."""
+    best = log.attempt(cuda.best, None, machine, wish, system, support, log)
+    if not best:
+        return []
+    for row in sorted(log.rules["cuda"]["families"], key=lambda row: -int(row["major"])):
+        trial = Log(log.rules, trial=True)
+        try:
+            version = best
+            if row["major"] != numeric_version.major(best):
+                version = cuda.best(row["major"], machine, wish, system, support, trial)
+            for room in _LIBRARIES:
+                if getattr(wish, f"{room.PART.key}_version"):
+                    room.choose(machine, wish, system, [version], trial)
+        except Unresolved:
+            continue
+        return [version]
+    return [best]
 
 
 def _without_cards(machine: Machine, wish: Wish, system: Row, log: Log) -> Stack:
@@ -290,7 +347,7 @@ def _without_cards(machine: Machine, wish: Wish, system: Row, log: Log) -> Stack
     _put((part for part in HOST_PARTS if not part.cards), machine, wish, system, stack, log)
     sources = log.attempt(repositories.choose, machine, wish, system, stack, log)
     if log.conflicts:
-        raise Unresolved(*log.conflicts)
+        raise Unresolved(*log.conflicts, stack=stack)
     return (
         {**stack, "repositories": sources or []} if sources or any(part.key in stack for part in HOST_PARTS) else stack
     )

@@ -14,6 +14,7 @@ from . import branch, cards, cuda_support
 from .log import Entry, conflict
 from .machine import InstalledDriver, Machine
 
+_MANAGER = "nvidia-fabricmanager"
 _KEEP = "leave the wish out to keep the driver that is there"
 
 
@@ -24,6 +25,16 @@ def shortcomings(installed: InstalledDriver, machine: Machine, wish: Wish, rules
         *_of_cards(installed, machine, rules),
         *_of_floors(installed, machine, wish, rules),
     ]
+
+
+def lacks_fabric_manager(installed: InstalledDriver, machine: Machine) -> bool:
+    """Say whether the fabric manager of a driver from packages is absent or of another version where there are NVSwitches."""
+    if installed.owner != "packages" or not installed.source or not (machine.nvswitch or machine.nvlink5):
+        return False
+    if machine.installed is None:
+        return False  # nobody looked
+    there = [version for name, version in machine.installed.items() if name.startswith(_MANAGER)]
+    return installed.version not in map(numeric_version.upstream, there)
 
 
 def branch_of(installed: InstalledDriver, rules: Rules) -> Row | None:

@@ -64,11 +64,12 @@ class Part:
 def nearest_first(wished: Collection[str], released: Sequence[str]) -> list[tuple[int, str]]:
     """Return the releases (oldest first) that were not wished, nearest first, each with the minor versions to the nearest that was.
 
-    Nothing wished, or nothing of it released: the newest first.
+    Nothing wished, or nothing of it released: the newest first; of what is older than all of them the oldest first.
     """
     places = [place for place, version in enumerate(released) if version in wished]
     if not places:
-        return list(enumerate(reversed(released), start=1))
+        older = bool(wished) and all(not numeric_version.at_least(version, released[0]) for version in wished)
+        return list(enumerate(released if older else reversed(released), start=1))
     minors = list(dict.fromkeys(numeric_version.key(version)[:2] for version in released))
     minor = [minors.index(numeric_version.key(version)[:2]) for version in released]
 
@@ -82,8 +83,10 @@ def nearest_first(wished: Collection[str], released: Sequence[str]) -> list[tupl
 def parts(wish: Wish, machine: Machine, rules: Rules) -> list[Part]:
     """Return the parts of a wish that say which version or kind, in the order in which they are kept longest."""
     found = [_framework(each, rules) for each in wish.frameworks if each.specifier or each.variant]
-    if wish.python and wish.frameworks:
-        found.append(_python(wish, rules))
+    own = machine.pythons[0] if machine.pythons and not wish.pythons else None
+    python = wish.python or own
+    if python and wish.frameworks:
+        found.append(_python(python, wish, rules))
     found += [_python_of(name, wish, rules) for name in wish.pythons]
     found += [_library(name, wish, rules) for name in ("cudnn", "nccl", "tensorrt") if getattr(wish, f"{name}_version")]
     found += [_cuda(version, wish, rules) for version in wish.cuda_versions]
@@ -130,7 +133,8 @@ def _releases(wished: FrameworkWish, rules: Rules) -> Iterator[Alternative]:
     variants = _variants(wished, rules)
     released = list(variants)
     mine = [each for each in released if specifiers.matches(each, wished.specifier)]
-    others = nearest_first(mine, released) if wished.specifier else []
+    asked = specifiers.bound(wished.specifier) or ""
+    others = nearest_first(mine or [asked], released) if wished.specifier else []
     about = ABOUT[wished.name]
     swapped = bool(wished.variant) and not about.one_build and wished.variant != CPU
     if swapped:
@@ -234,8 +238,9 @@ def _directory(entry: FrameworkEnvironment) -> str:
     return entry.get("environment") or entry["name"]
 
 
-def _python(wish: Wish, rules: Rules) -> Part:
-    ordered = _pythons(wish.python or "", wish.frameworks, rules)
+def _python(there: str, wish: Wish, rules: Rules) -> Part:
+    """Make the part of the Python of all environments; ``there``: the one that is wished, or the machine's own."""
+    ordered = _pythons(there, wish.frameworks, rules)
 
     def chosen(stack: Stack) -> Alternative | None:
         found = [each["interpreter"] for each in stack.get("frameworks", ())]
@@ -296,7 +301,7 @@ def _cuda(wished: str, wish: Wish, rules: Rules) -> Part:
     # What goes with a toolkit goes with its major version: the newest of each stands for the others.
     majors = {numeric_version.major(each): each for each in released}
     probes = [leave, _as_it_is, *(taking(each).follow for each in majors.values())]
-    several = [taking(version, step) for step, version in nearest_first(mine, released)]
+    several = [taking(version, step) for step, version in nearest_first(mine or [wished], released)]
     return Part("cuda", f"cuda={wished}", leave, several, chosen, probes)
 
 

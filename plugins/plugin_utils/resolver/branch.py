@@ -47,7 +47,7 @@ def candidates(
     passed: list[Candidate] = []
     failed: dict[str, list[Entry]] = {}
     wished = wished_floors(wish, rules)
-    for row, build, prebuilt in _offered(source, system, rules):
+    for row, build, prebuilt in carried(source, system, rules):
         if wish.driver_branch and row["branch"] != wish.driver_branch:
             continue
         flavour, reasons = modules.choose(machine, wish, row, source, rules)
@@ -102,7 +102,7 @@ def _family(cuda: str, who: str, rules: Rules) -> list[Floor]:
     return [Floor(row["driver"], "driver.floor-cuda", text, cite(rules, "cuda", row), cuda)]
 
 
-def _offered(source: str, system: Row, rules: Rules) -> Iterable[tuple[Row, str | None, bool]]:
+def carried(source: str, system: Row, rules: Rules) -> Iterable[tuple[Row, str | None, bool]]:
     """Yield each branch that a source carries for a system, with the build where only one is carried."""
     for row in rules["driver_branches"]["rows"]:
         if source == "runfile":
@@ -139,6 +139,9 @@ def _unserved(machine: Machine, row: Row, rules: Rules) -> list[Entry]:
         if cards.served(card, row, rules):
             continue
         text = f"driver branch {row['branch']} does not drive the {card.name} (compute capability {card.compute_capability})"
+        last = cards.last_branch(card, rules)
+        if last and int(last) < int(row["branch"]):
+            text += f"; {last} is the last that does"
         source = cite(rules, "driver_branches", row)
         if card in machine.beside:
             entries.append(unmanaged.dark(card, text, source))

@@ -63,6 +63,13 @@ def served(card: Card, branch: Row, rules: Rules) -> bool:
     return row is None or int(branch["branch"]) >= int(row["first_branch"])
 
 
+def last_branch(card: Card, rules: Rules) -> str | None:
+    """Return the newest branch with packages that drives a card; None where none does."""
+    rows: list[Row] = rules["driver_branches"]["rows"]
+    driving = (row["branch"] for row in reversed(rows) if row["latest"] and served(card, row, rules))
+    return next(driving, None)
+
+
 def first_builds(card: Card, rules: Rules) -> Row | None:
     """Return the row that lists the first build of each branch for a card."""
     return _first_builds(card.pci, rules)

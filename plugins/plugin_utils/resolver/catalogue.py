@@ -24,8 +24,6 @@ from . import branch, cards, cudnn, targets
 from .machine import Card, Machine
 
 FRAMEWORKS = tuple(each.name for each in ABOUT.values() if each.listed)
-# Cards that sit on one board with an Arm processor.
-_ON_ARM = re.compile(r"^(G[HB]\d|Jetson)")
 _JETSON = re.compile(r"^Jetson")
 # Of a framework, by Python: version and variant.
 ByPython = dict[str, dict[str, str]]
@@ -266,7 +264,7 @@ class Fits:
 def _kind(card: Card) -> Kind:
     return Kind(
         card=replace(card, name=""),
-        arch="aarch64" if _ON_ARM.match(card.name) else "x86_64",
+        arch=card.arch or "x86_64",
         environment="jetson" if _JETSON.match(card.name) else "bare",
     )
 

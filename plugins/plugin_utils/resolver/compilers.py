@@ -14,15 +14,10 @@ from .log import Log
 from .machine import Machine
 
 
-def compiles(cuda: str, machine: Machine, rules: Rules) -> bool:
-    """Say whether a toolkit (12.8) compiles against the machine's C library: another one cannot be put beside it."""
-    return not _glibc(cuda, machine, rules)
-
-
 def warn(cuda: str, machine: Machine, system: Row, log: Log) -> list[str]:
     """Warn where a toolkit does not compile with what the machine has, and say what does; return what was said."""
     said = []
-    for limit in _glibc(cuda, machine, log.rules):
+    for limit in glibc_limits(cuda, machine, log.rules):
         text = f"CUDA {cuda} on glibc {machine.glibc}: {limit['text']}; programs that are already compiled run"
         first = next(
             (row["cuda"] for row in log.rules["cuda"]["compilers"] if _reaches(row, machine.glibc or "")), None
@@ -65,7 +60,7 @@ def limits(cuda: str, rules: Rules) -> Row | None:
     return next((row for row in reversed(rows) if numeric_version.at_least(cuda, row["cuda"])), None)
 
 
-def _glibc(cuda: str, machine: Machine, rules: Rules) -> list[Row]:
+def glibc_limits(cuda: str, machine: Machine, rules: Rules) -> list[Row]:
     """Return the reasons why a toolkit does not compile against the machine's C library."""
     row = limits(cuda, rules)
     if not machine.glibc or row is None or _reaches(row, machine.glibc):

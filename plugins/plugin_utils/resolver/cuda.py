@@ -103,9 +103,9 @@ def best(wanted: str | None, machine: Machine, wish: Wish, system: Row, support:
         # One reason each: no other version could be had there.
         versions = [cuda_distro.version(machine.os, log.rules) or versions[-1]]
     reasons = {cuda: obstacles(cuda) for cuda in versions}
-    usable = [cuda for cuda, entries in reasons.items() if not entries]
     if wanted is None and wish.cuda_source != DISTRO:
-        usable = [cuda for cuda in usable if compilers.compiles(cuda, machine, log.rules)]
+        reasons = {cuda: entries or _not_compiling(cuda, machine, log) for cuda, entries in reasons.items()}
+    usable = [cuda for cuda, entries in reasons.items() if not entries]
     # What is not confirmed is taken only where nothing else is left.
     fitting = [cuda for cuda in usable if _confirmed(cuda, log)] or usable
     if not fitting:
@@ -123,6 +123,9 @@ def _obstacles(cuda: str, instead: str, machine: Machine, support: CudaSupport, 
     source = log.cite("cuda", row) if row else "compat/cuda.yaml (targets)"
     for card in targets.toolkit_lacks(cuda, machine.cards, log.rules):
         text = f"CUDA {cuda} has no code for the {card.name} (compute capability {card.compute_capability})"
+        last = numeric_version.highest(*targets.toolkits_for([card], log.rules))
+        if last and not numeric_version.at_least(last, cuda):
+            text += f"; {last} is the last that has"
         entries.append(conflict("cuda.card", text, source, instead))
     if support.mode(cuda, log.rules) is None:
         floor = native_floor(cuda, log.rules)
@@ -133,6 +136,19 @@ def _obstacles(cuda: str, instead: str, machine: Machine, support: CudaSupport, 
             conflict("cuda.driver", text, "compat/cuda.yaml (families)", "use a newer driver, or an older CUDA")
         )
     return entries
+
+
+def _not_compiling(cuda: str, machine: Machine, log: Log) -> list[Entry]:
+    """Return why a toolkit that nobody names is not taken: it compiles nothing here. Who names it gets it, and a warning."""
+    return [
+        conflict(
+            "cuda.glibc",
+            f"CUDA {cuda} on glibc {machine.glibc}: {limit['text']}",
+            log.cite("systems", limit),
+            f"ask for cuda={cuda} (what is compiled already runs with it)",
+        )
+        for limit in compilers.glibc_limits(cuda, machine, log.rules)
+    ]
 
 
 def _lacking(cuda: str, machine: Machine, system: Row, log: Log, *, named: bool) -> list[Entry]:

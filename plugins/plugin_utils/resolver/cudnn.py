@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Sequence
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 
 from ..model.cuda import Cudnn
+from ..model.stack import Stack
 from ..rules import Row, Rules, cite
 from ..wish import Wish
 from . import part
@@ -108,6 +109,31 @@ def _check(version: str, majors: Sequence[str], machine: Machine, last: Row | No
             )
     if entries:
         raise Unresolved(*entries)
+
+
+def beside_wheels(stack: Stack, log: Log) -> None:
+    """Warn where the wheels of a framework would load a part of the machine's cuDNN, which is of another build."""
+    there = stack.get("cudnn")
+    if there is None:
+        return
+    for entry in stack.get("frameworks", ()):
+        row = _clash(entry["cudnn"], there["version"], log.rules)
+        if row:
+            text = (
+                f"{entry['name']} {entry['version']} brings cuDNN {entry['cudnn']} without {row['library']} and loads that of the "
+                f"machine's cuDNN {there['version'] or '(the newest)'}: {row['text']}; ask for cudnn={entry['cudnn']}, or leave cuDNN out"
+            )
+            log.warn("cudnn.beside-wheels", text, log.cite("cudnn", row))
+
+
+def _clash(wheel: str | None, there: str | None, rules: Rules) -> Row | None:
+    """Return why a wheel's build does not go with the machine's, None being the newest of the index."""
+    at_least = numeric_version.at_least
+    rows: list[Row] = rules["cudnn"]["clashes"] if wheel and wheel != there else []
+    of_wheel = (
+        row for row in rows if wheel and at_least(wheel, row["wheel_from"]) and at_least(row["wheel_to"], wheel)
+    )
+    return next((row for row in of_wheel if there is None or at_least(there, row["system_from"])), None)
 
 
 def _published(rules: Rules) -> Iterator[Published]:

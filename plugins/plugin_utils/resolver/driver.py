@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
@@ -62,6 +62,9 @@ def choose(machine: Machine, wish: Wish, system: Row, log: Log) -> Driver:
             raise Unresolved(_broken_runfile())
         return _kept(machine, wish, system, log) or _fresh(machine, wish, system, log)
     missing = adoption.shortcomings(installed, machine, wish, log.rules)
+    whole = not missing and _completed(installed, machine, wish, system, log)
+    if whole:
+        return whole
     emptied = _emptied(installed, system, log.rules)
     stays = emptied and not machine.moves
     if not missing and (stays or not _ours(machine, wish, system, log.rules)):
@@ -171,14 +174,32 @@ def _kept(machine: Machine, wish: Wish, system: Row, log: Log) -> Driver | None:
     if machine.moves and not _lives(kept["branch"], machine, log.rules):
         return None
     same = replace(wish, driver_branch=kept["branch"], driver_modules=wish.driver_modules or kept["modules"])
+    text = f"branch {kept['branch']} is sealed on this machine and still satisfies the wish"
+    return _held(machine, same, system, log, ("driver.kept", text))
+
+
+def _completed(installed: InstalledDriver, machine: Machine, wish: Wish, system: Row, log: Log) -> Driver | None:
+    """Return the driver that is there with the fabric manager that it lacks: without one CUDA does not start beside NVSwitches."""
+    if not adoption.lacks_fabric_manager(installed, machine):
+        return None
+    same = replace(
+        wish,
+        driver_branch=numeric_version.major(installed.version),
+        driver_source=wish.driver_source or installed.source,
+        driver_modules=wish.driver_modules or installed.modules,
+    )
+    text = f"driver {installed.version} is there without the fabric manager of its version that NVSwitches need: its branch gets it"
+    return _held(machine, same, system, log, ("driver.completed", text))
+
+
+def _held(machine: Machine, wish: Wish, system: Row, log: Log, decided: tuple[str, str]) -> Driver | None:
+    """Return the driver of a wish that holds it to what is there, with the reason; None where there is no such driver."""
     trial = Log(log.rules)
     try:
-        found = _fresh(machine, same, system, trial)
+        found = _fresh(machine, wish, system, trial)
     except Unresolved:
         return None
-    log.decided(
-        "driver.kept", f"branch {kept['branch']} is sealed on this machine and still satisfies the wish", DESIGN
-    )
+    log.decided(*decided, DESIGN)
     log.why += trial.why
     log.warnings += trial.warnings
     return found
@@ -202,6 +223,8 @@ def _fresh(machine: Machine, wish: Wish, system: Row, log: Log) -> Driver:
     _explain(candidate, origin, wish, machine, log)
     _warn(candidate, names["build"], version or candidate.build, machine, log)
     fabric_manager.explain(names.get("fabric"), machine, log)
+    if names["build"] == "dkms":
+        systems.warn_of_kernel(machine, log)
     reason = machine.kept.get("source_reason") if machine.kept else None
     rest = {key: value for key, value in names.items() if key not in ("version", "build")}
     made = {
@@ -265,35 +288,29 @@ def _reasons(
             nearest = min(reasons, key=lambda each: (_cards_out(reasons[each]), len(reasons[each]), -int(each)))
             entries += [entry for entry in reasons[nearest] if entry not in entries]
     cards_are_it = _pairs(failed, machine)
-    if not cards_are_it and not out:
-        cards_are_it = _single(failed, machine, wish, system, rules)
+    # What a wished source lacks of a wished branch another source may have.
+    if not cards_are_it and not out and not (wish.driver_branch and wish.driver_source):
+        cards_are_it = _single(failed, machine, system, rules)
     return cards_are_it or entries or [_not_carried(wish, system, rules)]
 
 
-def _single(
-    failed: dict[str, dict[str, list[Entry]]],
-    machine: Machine,
-    wish: Wish,
-    system: Row,
-    rules: Rules,
-) -> list[Entry]:
-    """Return, for each card that no branch on offer drives, the branches that would."""
-    offered = [entries for reasons in failed.values() for entries in reasons.values()]
-    if wish.driver_branch or not offered or not all(_cards_out(entries) for entries in offered):
-        return []
+def _single(sources: Iterable[str], machine: Machine, system: Row, rules: Rules) -> list[Entry]:
+    """Return, for each card that no branch of the sources drives, whichever is wished, the branches that would."""
+    offered = {row["branch"] for name in sources for row, _build, _prebuilt in branch.carried(name, system, rules)}
     entries = []
     for card in {each.name: each for each in machine.cards}.values():
         rows = [row for row in rules["driver_branches"]["rows"] if row["latest"] and cards.served(card, row, rules)]
-        if rows and not any(row["branch"] in reasons for row in rows for reasons in failed.values()):
+        if offered and rows and not any(row["branch"] in offered for row in rows):
             first, last = rows[0]["branch"], rows[-1]["branch"]
-            span = f"branches {first} to {last}" if first != last else f"branch {first} alone"
+            span, one = (f"branches {first} to {last}", "one") if first != last else (f"branch {first} alone", "it")
             who = f"the {card.name} (compute capability {card.compute_capability})"
-            text = f"{who} is driven by {span}, and no source for {system['os']} carries {'one' if first != last else 'it'}"
-            older = [
-                each["os"]
-                for each in rules["systems"]["rows"]
-                if int(each["nvidia_first_branch"]) <= int(rows[-1]["branch"])
-            ]
+            older = [each["os"] for each in rules["systems"]["rows"] if int(each["nvidia_first_branch"]) <= int(last)]
+            nowhere = (
+                f"no source for {system['os']} carries {one}"
+                if older
+                else f"no source of {one} is known for any system that is served"
+            )
+            text = f"{who} is driven by {span}, and {nowhere}"
             alone = unmanaged.remedy([card], machine)
             remedy = f"use {' or '.join(older)}, or {alone}" if older else alone
             entries.append(conflict("driver.card", text, cite(rules, "driver_branches", rows[-1]), remedy))

@@ -156,7 +156,7 @@ def _of_root(machine: Machine, wish: Wish, log: Log) -> CudaSupport:
     if on_cards:
         builds = [want for each in on_cards for want in _for_processor(each, machine, wish, log)]
         until = f"; until then the build for the processor works: --want {' --want '.join(builds)}" if builds else ""
-        remedy = f"ask root of this machine to run: sudo gpuwright up --want driver{until}"
+        remedy = f"ask root of this machine to run: gpuwright up --want driver{until}"
         raise Unresolved(conflict("driver.of-root", text, _FACTS, remedy))
     log.warn("driver.of-root", f"{text}: the processor is used", _FACTS)
     return of_branch(log.rules["driver_branches"]["rows"][-1])

@@ -154,7 +154,7 @@ def _needed(decide: Decide, machine: Machine, wish: Wish, rules: Rules, log: Log
         return decide(machine, wish, rules, log)
     except Unresolved as error:
         if any(entry["rule"] in _OF_THE_DRIVER for entry in error.conflicts):
-            raise Unresolved(*error.conflicts, *_obstacles(machine, wish, rules)) from None
+            raise Unresolved(*error.conflicts, *_obstacles(machine, wish, rules), stack=error.stack) from None
         raise
 
 

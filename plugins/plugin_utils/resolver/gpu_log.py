@@ -4,8 +4,11 @@
 
 from __future__ import annotations
 
+from ansible_collections.gpuwright.node.plugins.module_utils.base import words
+
 from ..model.gpu_log import GpuLog
 from ..wish import Wish
+from ..wish.gpu_log import DAYS
 from .log import Log
 from .machine import Machine
 from .part import HostPart
@@ -19,9 +22,12 @@ def choose(machine: Machine, wish: Wish, log: Log) -> GpuLog | None:
     """Return None without a wish, else for how many days the log is kept."""
     if wish.gpu_log is None:
         return None
-    most = MIB_A_CARD_AND_DAY * wish.gpu_log * len(machine.cards)
-    log.decided("gpu-log", f"a line a card and minute for {wish.gpu_log} days, at most {most:.0f} MiB", "the wish")
-    return {"days": wish.gpu_log}
+    days = wish.gpu_log if isinstance(wish.gpu_log, int) else DAYS
+    most = MIB_A_CARD_AND_DAY * days * len(machine.cards)
+    log.decided(
+        "gpu-log", f"a line a card and minute for {words.count(days, 'days')}, at most {most:.0f} MiB", "the wish"
+    )
+    return {"days": days}
 
 
 HOST_PART = HostPart(

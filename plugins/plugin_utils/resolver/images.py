@@ -1,6 +1,6 @@
 # Copyright: gpuwright contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Which images of containers fit what was resolved: the tags of nvidia/cuda and of NGC's frameworks.
+"""Which images of containers fit what was resolved: the tags of nvidia/cuda and of NGC's frameworks; and whether one that is wished does.
 
 They stand beside the stack and not in it: nothing of them is installed, locked or sealed. One is pulled where the wish asks for it by
 ``container-image=auto``.
@@ -8,6 +8,7 @@ They stand beside the stack and not in it: nothing of them is installed, locked 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -29,6 +30,9 @@ _SAYS = {
     "forward": "CUDA {cuda} runs by the cuda-compat in the image, on data-centre cards only; the driver brings {own}",
 }
 _DATA = "compat/images.yaml"
+# How the tags begin: 12.8.1-base-ubuntu22.04, 25.10-py3.
+_CUDA_TAG = re.compile(r"(?P<cuda>\d+\.\d+)(?:\.\d+)?-")
+_RELEASE_TAG = re.compile(r"\d\d\.\d\d(?=-)")
 
 
 @dataclass(frozen=True)
@@ -92,6 +96,144 @@ def _support(machine: Machine, wish: Wish, stack: Stack, rules: Rules) -> CudaSu
     if driver is None:
         return foreign.support(machine, wish, system, Log(rules))
     return cuda_support.of_stack(driver, system, rules)
+
+
+# one that is asked for --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What is to be said of an image that is asked for. runs: whether a container of it starts and finds its CUDA; None where that was not
+    read. instead: the nearest reference that does, None where there is none.
+    """
+
+    runs: bool | None
+    text: str
+    source: str
+    instead: str | None = None
+
+
+def judge(reference: str, machine: Machine, wish: Wish, stack: Stack, rules: Rules) -> Verdict | None:
+    """Return how an image that is asked for by its name runs on driver and cards; None for one of which the rules know too little."""
+    repository, _colon, tag = reference.partition("@")[0].rpartition(":")
+    image = next((row for row in rules["images"]["images"] if repository.endswith(f"/{row['repository']}")), None)
+    if image is None or not machine.cards or machine.environment == "jetson":
+        return None
+    try:
+        asked = _asked(machine, wish, stack, rules)
+    except Unresolved:
+        return None
+    if tag == "latest" and image["latest"] is False and _is_upstreams(repository, image, rules):
+        return _no_latest(repository, image, asked)
+    older, newer = _rows_of(image, tag, rules)
+    if older is None:
+        return None
+    found = _verdict(reference, image, older, asked)
+    if older is newer or found.runs is False:
+        return found
+    # Its CUDA is not older than that of the release before it, and not newer than that of the one behind it.
+    behind = _verdict(reference, image, newer, asked) if newer else None
+    if behind is None or behind.runs:
+        return None
+    text = (
+        f"{reference}: what it has was not read; with what is in {newer['tag']} it would not run here" if newer else ""
+    )
+    return replace(behind, runs=None, text=text)
+
+
+def _verdict(reference: str, image: Row, row: Row, asked: _Asked) -> Verdict:
+    """Return how an image runs that is what a row says."""
+    repository, _colon, tag = reference.partition("@")[0].rpartition(":")
+    of_toolkit = image["by"] == "toolkit"
+    fit = _cuda_fit(row, asked) if of_toolkit else None if _lacks(row, asked) else _release_fit(row, asked)
+    source = cite(asked.rules, "images", row)
+    if fit is not None:
+        return Verdict(True, f"{reference}: {_said(fit, asked)}", source)
+    nearest = _best(image, asked)
+    instead = _alike(tag, nearest["cuda"], asked) if of_toolkit else nearest["tag"]
+    why, runs = _why_not(row, asked, of_toolkit=of_toolkit)
+    return Verdict(runs, f"{reference}: {why}", source, f"{repository}:{instead}" if instead else None)
+
+
+def _best(image: Row, asked: _Asked) -> Image:
+    return _of_cuda(None, image, asked) if image["by"] == "toolkit" else _of_framework(image, asked)
+
+
+def _is_upstreams(repository: str, image: Row, rules: Rules) -> bool:
+    """Say whether a repository is the maker's own: in another registry somebody may have tagged what they liked."""
+    row = next(each for each in rules["upstreams"]["rows"] if each["name"] == image["upstream"])
+    return repository == f"{str(row['url']).rstrip('/').partition('://')[2]}/{image['repository']}"
+
+
+def _no_latest(repository: str, image: Row, asked: _Asked) -> Verdict:
+    """Return that an image has no tag latest, with the tag that fits here."""
+    tag = _best(image, asked)["tag"]
+    text = f"{repository}:latest: {image['repository']} has no tag latest, one with its version has to be named"
+    return Verdict(False, text, cite(asked.rules, "images", image), f"{repository}:{tag}" if tag else None)
+
+
+def _rows_of(image: Row, tag: str, rules: Rules) -> tuple[Row | None, Row | None]:
+    """Return the row of a tag, twice; of a release that was not read the one before it and the one behind it, None where there is none."""
+    if image["by"] == "toolkit":
+        version = _CUDA_TAG.match(tag)
+        known = next((row for row in rules["images"]["tags"] if version and _minor(row) == version["cuda"]), None)
+        return known, known
+    release = _RELEASE_TAG.match(tag)
+    if not release:
+        return None, None
+    rows = [row for row in rules["images"]["releases"] if row["image"] == image["image"]]
+    older = [row for row in rows if numeric_version.at_least(release.group(), row["release"])]
+    newer = [row for row in rows if numeric_version.at_least(row["release"], release.group())]
+    return older[-1] if older else None, newer[0] if newer else None
+
+
+def _alike(tag: str, cuda: str | None, asked: _Asked) -> str | None:
+    """Return the tag of a CUDA version that is of the same kind and system as another one, as far as there is one."""
+    _release, _dash, rest = tag.partition("-")
+    rows = [row for row in asked.rules["images"]["tags"] if _minor(row) == cuda]
+    tags = [f"{row['release']}-{kind}-{system}" for row in rows for kind in row["kinds"] for system in row["systems"]]
+    system = rest.rpartition("-")[2]
+    same = (
+        [each for each in tags if each.endswith(f"-{rest}")] or [each for each in tags if each.endswith(system)] or tags
+    )
+    return same[0] if same else None
+
+
+def _why_not(row: Row, asked: _Asked, *, of_toolkit: bool) -> tuple[str, bool | None]:
+    """Return why an image does not run, and False; or why it may not, and None where its own word was not read."""
+    cuda = _minor(row) if of_toolkit else str(row["cuda"])
+    cards, driver = _cards(asked.machine.cards), f"the driver (branch {asked.branch})" if asked.branch else "the driver"
+    if targets.toolkit_lacks(cuda, asked.machine.cards, asked.rules):
+        return f"its CUDA {cuda} has no code for {cards}", False
+    if asked.support.mode(cuda, asked.rules) is None:
+        compat = (
+            ""
+            if _are_datacenter(asked.machine.cards)
+            else "; the cuda-compat in the image is for data-centre cards alone"
+        )
+        return f"its CUDA {cuda} does not run on {driver}, which brings CUDA {asked.support.cuda}{compat}", False
+    if not of_toolkit:
+        if _lacks(row, asked):
+            sure = False if "min_compute_capability" in row else None
+            return f"it has no code for {cards}, as far as was read", sure
+        return f"its release notes ask for a driver of branch {row['driver']}, here is {asked.branch}", False
+    known = next((each for each in asked.rules["images"]["admits"] if each["cuda"] == cuda), None)
+    older = f"the image asks for a driver that brings CUDA {cuda}, {driver} brings {asked.support.cuda}"
+    if known is None:
+        return f"{older}; which older ones it lets in was not read", None
+    if asked.branch in known[asked.machine.arch] and not known["geforce"]:
+        return (
+            f"{older}; older ones it lets in with data-centre and workstation cards alone, and here is {cards}: no container starts",
+            False,
+        )
+    return (
+        f"{older}, and of older branches it lets in {', '.join(known[asked.machine.arch]) or 'none'}: no container starts",
+        False,
+    )
+
+
+def _are_datacenter(cards: Sequence[Card]) -> bool:
+    return all(card.kind == "datacenter" for card in cards)
 
 
 # nvidia/cuda ------------------------------------------------------------------------------------------
@@ -245,7 +387,7 @@ def _by_the_notes(row: Row, asked: _Asked) -> bool:
     """Say whether the release notes let the driver's branch in; where they name none, or it is not known, the rules of CUDA decide."""
     if "driver" not in row or asked.branch is None or int(asked.branch) >= int(row["driver"]):
         return True
-    return asked.branch in row["datacenter"] and all(card.kind == "datacenter" for card in asked.machine.cards)
+    return asked.branch in row["datacenter"] and _are_datacenter(asked.machine.cards)
 
 
 # what is said -----------------------------------------------------------------------------------------

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, cast
 
+from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 from ansible_collections.gpuwright.node.plugins.module_utils.packages import wheels
 
 from .. import resolver
@@ -24,8 +25,9 @@ from ..model.stack import Conflict, Repository, Stack
 from ..model.wish import Project, Requirement
 from ..rules import Rules
 from ..wish import VARIABLES, WORDS, Wish, plain, projects
+from ..wish.reading import as_list
 from .log import conflict
-from .machine import Machine
+from .machine import Machine, machine_from_options
 from .part import Part
 from .parts import PARTS
 
@@ -75,6 +77,8 @@ SHAPE: dict[str, Any] = {
 }
 
 _NAMES = {str: "a text", int: "a number", bool: "true or false", type(None): "null"}
+#: What `--assume` says of a machine.
+_ASSUMED = ("secure_boot", "desktop", "nvswitch", "kernel", "python")
 _MACHINE = {
     "gpus": "cards",
     "os": "system",
@@ -348,15 +352,42 @@ def _is(value: Any, kind: type) -> bool:
 def as_wish(document: Lock, variables: Mapping[str, object]) -> Wish:
     """Return the wish that asks for what a lock names, on a host with these variables.
 
-    A lock speaks alone about versions: of the variables only those of the host itself are read. Raises BadInput where the
-    command line or an extra variable speaks about them too.
+    A lock speaks of versions: of the inventory's variables only those of the host itself are read. What is wished by name or in a wish
+    file is what a lock does not speak of, or what it says too. Raises BadInput for what says otherwise.
     """
-    other = [name for name in ("gpuwright_want", "gpuwright_wish") if variables.get(name)]
-    if other:
-        raise BadInput(f"gpuwright_lock and {other[0]} speak about the same versions: give one of them")
-    host = {name: variables[name] for name in HOST_VARIABLES if name in variables}
-    wish = Wish.from_variables(host).overlaid(Wish.from_wants(as_wants(document["stack"])))
-    return replace(wish, projects=_projects(document["stack"]))
+    given = variables.get("gpuwright_wish") or {}
+    asked = given if isinstance(given, Mapping) else {}
+    every = {**variables, **asked}
+    host = {name: every[name] for name in HOST_VARIABLES if name in every}
+    spoken = Wish.from_wants(as_wants(document["stack"]))
+    locked = replace(Wish.from_variables(host).overlaid(spoken), projects=_projects(document["stack"]))
+    wants = [
+        str(want) for want in as_list(variables.get("gpuwright_want") or every.get("gpuwright_want"), "gpuwright_want")
+    ]
+    for want in wants:
+        _refuse_other_version(spoken, Wish.from_wants([want]), want)
+    for name in asked.keys() - {"gpuwright_want", *HOST_VARIABLES}:
+        _refuse_other_version(spoken, Wish.from_variables({name: asked[name]}), f"{name}: {asked[name]}")
+    beside = locked.overlaid(Wish.from_wants(wants).as_exact_as(locked))
+    return replace(beside, **{name: getattr(locked, name) for name in _spoken_of(spoken)}, projects=locked.projects)
+
+
+def _spoken_of(spoken: Wish) -> set[str]:
+    """Return the fields of a wish that a lock speaks of: what it asks for, and each of its parts, also one that it has not."""
+    blank = Wish()
+    return {f.name for f in fields(spoken) if getattr(spoken, f.name) != getattr(blank, f.name)} | {
+        part.key for part in PARTS
+    }
+
+
+def _refuse_other_version(spoken: Wish, said: Wish, text: str) -> None:
+    """Raise BadInput for what the lock says otherwise, or does not have; text: as it was written."""
+    asked = spoken.overlaid(said.as_exact_as(spoken))
+    if any(getattr(asked, name) != getattr(spoken, name) for name in _spoken_of(spoken)):
+        raise BadInput(
+            f"the lock and {text!r} say different things of the same: leave one of them out",
+            ["gpuwright resolve --want … --lock FILE makes a lock of a wish"],
+        )
 
 
 def _projects(stack: LockStack) -> tuple[Project, ...]:
@@ -408,7 +439,7 @@ def _without_its_cards(document: Lock, machine: Machine) -> bool:
 def _refused(document: Lock, machine: Machine, rules: Rules) -> Conflict:
     """Return the conflict that says why and what to do; those behind it say what differs."""
     text = f"the lock cannot be held on this node{_because(document, machine, rules)}"
-    return conflict("lock.node", text, "the lock", _remedy(document, machine))
+    return conflict("lock.node", text, "the lock", _remedy(document, machine, rules))
 
 
 def _foreign_driver(theirs: LockDriver | None, ours: DriverStack | None, machine: Machine) -> list[Conflict]:
@@ -495,6 +526,9 @@ def _differ(key: str, theirs: Any, ours: Any) -> bool:
         return False
     if key == "environment":
         return {theirs, ours} & {"container", "wsl", "jetson"} != set() and bool(theirs != ours)
+    if key == "kernel" and "-" not in theirs:
+        # A series alone (6.12), as it is where nobody looked.
+        return not numeric_version.belongs(ours, theirs)
     if key == "python":
         return not set(theirs) <= set(ours)
     return set(theirs) != set(ours) if isinstance(theirs, list) else bool(theirs != ours)
@@ -508,11 +542,33 @@ def _words(value: Any) -> str:
     return "unknown" if value is None else str(value)
 
 
-def _remedy(document: Lock, machine: Machine) -> str:
-    """Return the command that makes a lock for this node; it needs no network, so it can be run anywhere."""
-    cards = " ".join(f"--gpu '{name}'" for name in dict.fromkeys(card.name for card in machine.cards))
-    wants = " ".join(f"--want '{want}'" for want in document["question"]["want"])
-    options = f"{cards} --os {machine.os} --arch {machine.arch} {wants}".strip()
-    return (
-        f"make a lock for this kind of node (gpuwright resolve {options} --lock FILE) and give it to these hosts alone"
-    )
+def _remedy(document: Lock, machine: Machine, rules: Rules) -> str:
+    """Return the command that makes a lock for this node: by what can be said of a machine, so that it can be run anywhere; where nothing
+    of that tells this node from the lock's, by what was observed of it.
+    """
+    theirs: Mapping[str, object] = document["question"]
+    ours: Mapping[str, object] = _machine(machine)
+    wants = [f"--want '{want}'" for want in document["question"]["want"]]
+    is_told = all(card.known for card in machine.cards) and machine.environment == document["question"]["environment"]
+    if is_told and any(_differ(key, theirs[key], ours[key]) for key in _MACHINE):
+        cards = [f"--gpu '{name}'" for name in dict.fromkeys(card.name for card in machine.cards)]
+        described = [*cards, f"--os {machine.os}", f"--arch {machine.arch}", *_assumed(machine, rules)]
+    else:
+        described = ["--facts facts/HOST.json, of this run's directory,"]
+    command = " ".join(["gpuwright resolve", *described, *wants, "--lock FILE"])
+    return f"make a lock for this kind of node ({command}) and give it to these hosts alone"
+
+
+def _assumed(machine: Machine, rules: Rules) -> list[str]:
+    """Return what has to be said of a machine, beside its cards and its system, so that another one is not assumed."""
+    names = [card.name for card in machine.cards]
+    described: Mapping[str, object] = _machine(machine_from_options(names, machine.os, machine.arch, None, rules))
+    ours: Mapping[str, object] = _machine(machine)
+    said = {key: ours[key] for key in _ASSUMED if ours[key] is not None and ours[key] != described[key]}
+    return [f"--assume {key}={_value(value)}" for key, value in said.items()]
+
+
+def _value(value: object) -> str:
+    if isinstance(value, list):
+        return ",".join(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from ..model.stack import Conflict, Why
+from ..model.stack import Conflict, Stack, Why
 from ..rules import Row, Rules, cite
 
 Entry = Conflict
@@ -17,11 +17,12 @@ DESIGN = "gpuwright's order of preference (docs/decisions.md)"
 
 
 class Unresolved(Exception):
-    """The wish cannot be met; carries every reason that is known at this point."""
+    """The wish cannot be met; carries every reason that is known at this point, and the stack as far as it could be decided."""
 
-    def __init__(self, *conflicts: Entry) -> None:
+    def __init__(self, *conflicts: Entry, stack: Stack | None = None) -> None:
         super().__init__("; ".join(each["text"] for each in conflicts))
         self.conflicts = list(conflicts)
+        self.stack: Stack = stack or {}
 
 
 def conflict(rule: str, text: str, source: str, remedy: str) -> Entry:
@@ -32,6 +33,21 @@ def conflict(rule: str, text: str, source: str, remedy: str) -> Entry:
 def offered(versions: Sequence[str]) -> str:
     """Return what a package index has instead of something, as the end of a sentence; nothing where that is not known."""
     return f"; it has {', '.join(versions)}" if versions else ""
+
+
+def of_all(candidates: Sequence[Sequence[Entry]]) -> list[Entry]:
+    """Return why none of several candidates will do, each with its reasons: first the reason that all of them share, with the others of the
+    one that came nearest. Where they share none, the reasons of the nearest one, then those of the nearest of which these are no reasons.
+    """
+    left = [list(each) for each in candidates]
+    shared = set.intersection(*({entry["rule"] for entry in each} for each in left)) if left else set()
+    told: list[Entry] = []
+    while left:
+        nearest = min(left, key=len)
+        told += sorted(nearest, key=lambda entry: entry["rule"] not in shared)
+        named = {entry["rule"] for entry in nearest}
+        left = [each for each in left if not named & {entry["rule"] for entry in each}]
+    return told
 
 
 class Log:

@@ -58,7 +58,7 @@ class Said(TypedDict, total=False):
 class Card:
     """A GPU. What is not known is None: a card that no rule names has a name made of its PCI id.
 
-    first_driver is the first build that names it, absent are later branches that do not.
+    first_driver is the first build that names it, absent are later branches that do not. arch is that of the processor on its board.
     """
 
     name: str
@@ -69,6 +69,7 @@ class Card:
     bus_id: str | None = None
     open_only: bool = False
     first_driver: str | None = None
+    arch: str | None = None
     absent: tuple[str, ...] = ()
     known: bool = True
     confirmed: bool = True
@@ -148,6 +149,8 @@ class Machine:
     absent: Mapping[str, Sequence[str]] = field(default_factory=dict)
     installed: Mapping[str, str] | None = None
     docker: str | None = None
+    docker_elsewhere: str | None = None
+    kubernetes: str | None = None
     containerd: Containerd | None = None
     rootless: Rootless | None = None
     gcc: str | None = None
@@ -245,6 +248,8 @@ def machine_from_facts(
         absent=dict(absent) if isinstance(absent, Mapping) else dict.fromkeys(absent, ()),
         installed=facts["packages"]["installed"] or {},
         docker=_docker(facts),
+        docker_elsewhere=facts["containers"]["docker"].get("elsewhere"),
+        kubernetes=_kubernetes(facts),
         containerd=_containerd(facts),
         rootless=facts["containers"]["rootless"],
         gcc=facts["kernel"]["compiler"]["available"],
@@ -334,6 +339,7 @@ def card_of_row(row: Row, *, bus_id: str | None = None, device: str | None = Non
         bus_id=bus_id,
         open_only=bool(row.get("open_only")),
         first_driver=row.get("first_driver"),
+        arch=row.get("arch"),
         absent=tuple(row.get("absent", ())),
         confirmed=row["confirmed"],
     )
@@ -354,7 +360,7 @@ def _screens(seen: Sequence[Card], facts: Facts) -> tuple[str, ...]:
     why = facts["unknown"].get("display.nvidia_screens") or ""
     if why and not why.startswith(UNBOUND):
         return tuple(card.bus_id for card in seen if card.bus_id)
-    return tuple(screen["bus_id"] for screen in facts["display"]["nvidia_screens"])
+    return tuple(facts["display"]["nvidia_screens"])
 
 
 def _held(facts: Facts) -> list[str]:
@@ -389,6 +395,8 @@ def _installed_driver(facts: Facts) -> InstalledDriver | None:
     version = driver["user_version"] or driver["loaded_version"]
     if version is None or not (driver["loaded_version"] or loadable):
         return None
+    if loadable and version not in (driver["loaded_version"], loadable["version"]):
+        return None  # its libraries fit neither the module that runs nor the one that the next boot loads
     modules = driver["loaded_modules"] or (_flavour_of_license(loadable["license"]) if loadable else None)
     return InstalledDriver(version, driver["source"], driver["owner"], modules, dict(driver["packages"] or {}))
 
@@ -412,6 +420,11 @@ def _cuda_reported(facts: Facts) -> str | None:
 def _sealed_driver(facts: Facts) -> DriverStack | None:
     sealed = sections.sealed_driver(facts)
     return sealed if len(sealed) else None
+
+
+def _kubernetes(facts: Facts) -> str | None:
+    found = facts["containers"].get("kubernetes")
+    return found["name"] if found else None
 
 
 def _docker(facts: Facts) -> str | None:
@@ -446,7 +459,7 @@ def machine_from_options(
     full = os or _this_os()
     name, derived = served(full, rules)
     cards = tuple(_card_of_name(gpu, rules) for gpu in gpus)
-    machine = architecture(arch or ("aarch64" if _all_embedded(cards) else platform.machine()))
+    machine = _processor(cards, arch)
     system = next((row for row in rules["systems"]["rows"] if row["os"] == name), None)
     assumed: dict[str, str | bool] = {}
     if not os:
@@ -473,7 +486,7 @@ def machine_from_options(
         today=today or date.today(),  # noqa: DTZ011 - ends of life are days, not moments
         environment="wsl" if said.get("wsl") or windows else "jetson" if _all_embedded(cards) else "bare",
         secure_boot=secure_boot,
-        kernel=said.get("kernel"),
+        kernel=kernel,
         screen=screen,
         nvswitch=nvswitch,
         nvlink5=nvswitch and any((card.architecture or "").startswith("Blackwell") for card in cards),
@@ -483,6 +496,19 @@ def machine_from_options(
         foreign=hosts.Foreign(windows_driver=windows),
         release=full.rpartition("-")[2],
     )
+
+
+def _processor(cards: Sequence[Card], said: str | None) -> str:
+    """Return the architecture of a machine: what is said, else that of a card that is on one board with its processor, else this machine's.
+
+    Raises BadInput where a card is on a board with another one.
+    """
+    on_board = next((card for card in cards if card.arch), None)
+    found = architecture(said or (on_board.arch if on_board else platform.machine()))
+    if on_board and found != on_board.arch:
+        text = f"the {on_board.name} is on one board with a processor of {on_board.arch}: there is none with {found}"
+        raise BadInput(text, [f"--arch {on_board.arch}", "leave --arch out"])
+    return found
 
 
 def architecture(text: str | None) -> str:

@@ -41,7 +41,10 @@ def failures(machine: Machine, branch: Row, source: str, rules: Rules) -> list[R
     if not kernel:
         return []
     return [
-        row for row in known_failures(branch, source, rules) if numeric_version.at_least(kernel, row["kernel_first"])
+        row
+        for row in known_failures(branch, source, rules)
+        # Of a kernel of which only the series is said (6.12) the newest one is meant.
+        if numeric_version.at_least(kernel, row["kernel_first"]) or numeric_version.belongs(row["kernel_first"], kernel)
     ]
 
 

@@ -41,7 +41,10 @@ def _check(version: str, major: str, log: Log) -> None:
     built = [row for row in rows if f"cu{major}" in row["variants"]]
     if any(row["version"] == version for row in built):
         return
-    row = next(row for row in rows if row["version"] == version)
+    row = next((row for row in rows if row["version"] == version), None)
+    if row is None:
+        # What the tables do not reach is told before anything is chosen.
+        raise Unresolved
     majors = ", ".join(variant.removeprefix("cu") for variant in row["variants"])
     text = f"NCCL {version} was built for CUDA {majors}, not for CUDA {major}"
     remedy = f"use nccl={built[-1]['version']}" if built else "leave NCCL out (frameworks bring their own)"

@@ -8,24 +8,28 @@ named second. Only what was resolved is proposed.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
+from functools import partial
+from itertools import combinations, groupby
 from typing import Any
 
 from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import ABOUT
 
+from ..model.wish import Project, Requirement
 from ..rules import Rules
 from ..wish import FrameworkWish, Wish
-from . import cuda, cudnn, nccl, tensorrt
+from . import cuda, cudnn, images, nccl, tensorrt
 from .alternatives import Alternative, Part, parts
+from .frameworks import required
 from .machine import Machine
 from .possible import Decide, Possible, TooMany, Trials, only
 
 # More than two ways out, each with its newest, are no help.
 _WAYS = 2
-# More wishes than this are not tried: a person waits for the answer.
-_TRIALS = 2_000
+# More wishes than this are not tried: a person waits for the answer (4 s for these many).
+_TRIALS = 4_000
 
 
 @dataclass(frozen=True)
@@ -68,7 +72,7 @@ def _remedy(wish: Wish, search: _Search) -> str | None:
             rest = each.follow(rest)
         words = [each.text for each in left_out]
         if left_out and search.trials.works(rest):
-            return " and ".join(words)
+            return " and ".join([*words, *_in_containers(wish, rest, search)])
         found = _ways(rest, search, single=not left_out)
         if found:
             return ", or ".join(" and ".join([*words, way]) for way in found)
@@ -147,13 +151,33 @@ def _newest(wish: Wish, changed: Sequence[Part], search: _Search) -> list[Altern
 
 
 def _left_out(wish: Wish, search: _Search) -> Iterator[tuple[Alternative, ...]]:
-    """Yield what may be left out of a wish: nothing, each component alone, then several; what cannot be served at all always."""
+    """Yield what may be left out of a wish: nothing, what projects pin of what comes with a framework, each component alone, then several;
+    what cannot be served at all always.
+    """
     present = {name: each for name, each in _components(wish).items() if each.follow(wish) != wish}
+    frozen = [each for each in _frozen(wish, search.rules) if each.follow(wish) != wish]
+    if frozen:
+        yield ()
+        yield tuple(frozen)
     unserved = [each for name, each in present.items() if not search.serves(name, wish)]
     for number in range(len(unserved), len(present) + 1):
         yield from (
             several for several in combinations(present.values(), number) if all(each in several for each in unserved)
         )
+
+
+def _in_containers(wish: Wish, rest: Wish, search: _Search) -> list[str]:
+    """Return the images that have the frameworks which are left out, where one is known that fits."""
+    if any(card.name.startswith("Jetson") for card in search.machine.cards):
+        return []  # these images are for servers and workstations
+    stack = search.trials.stack(rest)
+    left = {each.name for each in wish.frameworks} - {each.name for each in rest.frameworks}
+    fitting = images.choose(search.machine, rest, stack, search.rules) if stack and left else []
+    named = {row["repository"]: row["image"] for row in search.rules["images"]["images"]}
+    found = [each["reference"] for each in fitting if each["reference"] and named[each["name"]] in left]
+    wants = [f"container-image={each}" for each in found]
+    other = rest.overlaid(Wish.from_wants(wants, search.rules))
+    return [f"ask for {each}" for each in wants] if wants and search.trials.works(other) else []
 
 
 def _components(wish: Wish) -> dict[str, Alternative]:
@@ -165,6 +189,43 @@ def _components(wish: Wish) -> dict[str, Alternative]:
         tensorrt.PART.key: _without("TensorRT out", tensorrt=False, tensorrt_version=None),
         **{each.key: _without_framework(each) for each in wish.frameworks},
     }
+
+
+def _frozen(wish: Wish, rules: Rules) -> Iterator[Alternative]:
+    """Yield how the pins of each project are dropped that belong to one release of a framework, as `pip freeze` writes them."""
+    for project in wish.projects:
+        members = [each.name for each in wish.frameworks if each.directory == project.environment]
+        rows = [row for row in rules["frameworks"]["brought"] if row["framework"] in members]
+        brought = [
+            each
+            for each in project.requirements
+            if any(re.fullmatch(row["packages"], required.name(each.text)) for row in rows)
+        ]
+        lighter = replace(project, requirements=tuple(each for each in project.requirements if each not in brought))
+        titles = " and ".join(ABOUT[row["framework"]].title for row in rows)
+        yield Alternative(
+            f"drop the pins of what comes with {titles} ({_places(brought)})", partial(_in_place_of, project, lighter)
+        )
+
+
+def _in_place_of(one: Project, other: Project, wish: Wish) -> Wish:
+    return replace(wish, projects=tuple(other if each is one else each for each in wish.projects))
+
+
+def _places(several: Sequence[Requirement]) -> str:
+    """Return the files and lines of requirements: requirements.txt:4-10,13."""
+    files: dict[str, list[int]] = {}
+    for each in several:
+        file, _colon, line = each.origin.rpartition(":")
+        files.setdefault(file, []).append(int(line) if line.isdecimal() else 0)
+    return ", ".join(f"{file}:{','.join(_ranges(lines))}" for file, lines in files.items())
+
+
+def _ranges(lines: Sequence[int]) -> Iterator[str]:
+    """Yield lines that follow each other as one: 4-10."""
+    for _key, group in groupby(enumerate(sorted(set(lines))), key=lambda each: each[1] - each[0]):
+        run = [line for _place, line in group]
+        yield f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0])
 
 
 def _without(text: str, **changes: Any) -> Alternative:

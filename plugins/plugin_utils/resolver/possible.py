@@ -19,7 +19,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric
 from ..model.stack import Stack
 from ..rules import Row, Rules
 from ..wish import Wish
-from . import cuda, cuda_support, cudnn, foreign, forward, nccl, systems, tensorrt
+from . import cuda, cuda_support, cudnn, foreign, forward, nccl, systems, tensorrt, unknown
 from .alternatives import Part
 from .log import Log, Unresolved
 from .machine import Machine
@@ -87,10 +87,20 @@ class Possible:
         """Say whether a wish may be met where these parts may be anything, what they are included. Raises TooMany."""
         if next(self.asked) == self.trials.limit:
             raise TooMany
+        if self._beyond(wish, changed):
+            return False
         return any(
             self._toolkits(driver, wish, changed) and self._wheels(driver, wish, changed)
             for driver in self._drivers(only(wish), _of("driver", changed))
         )
+
+    def _beyond(self, wish: Wish, changed: Sequence[Part]) -> bool:
+        """Say whether what is kept of a wish asks for a version that the tables do not know: then nothing else is decided."""
+        for part in changed:
+            wish = part.leave(wish)
+        log = Log(self.rules, trial=True)
+        meant = foreign.without_useless(self.machine, foreign.allowed(self.machine, wish, log), log)
+        return any(unknown.versions(meant, self.rules))
 
     def _drivers(self, wish: Wish, changed: Sequence[Part]) -> list[Wish]:
         """Return one wish for each build of a driver that comes of a wish, and of what may move a driver of which it says nothing."""
@@ -142,6 +152,11 @@ class Possible:
             )
             chosen = [stack.get("cuda", []) for stack in several if stack is not None]
             found = [sorted({numeric_version.major(each["version"]) for each in toolkits}) for toolkits in chosen]
+            if not wish.cuda:
+                # A library that is asked for by version is that of an older CUDA, where the newest has it not.
+                newest = max((int(major) for majors in found for major in majors), default=0)
+                known = [str(row["major"]) for row in self.rules["cuda"]["families"]]
+                found += [[major] for major in known if int(major) < newest]
             self.toolkits[asked] = [majors for place, majors in enumerate(found) if majors not in found[:place]]
         return self.toolkits[asked]
 
@@ -166,10 +181,7 @@ class Possible:
         """Say it of each framework beside a driver, with the Python of all, and those of single environments."""
         base = self.running.setdefault(self._runs(driver), driver) if wish.frameworks else driver
         return any(
-            all(
-                self._framework(each.key, replace(base, python=other.python, pythons=other.pythons), wish, changed)
-                for each in wish.frameworks
-            )
+            all(self._framework(each.key, _beside(base, other), wish, changed) for each in wish.frameworks)
             for other in _probed(wish, _of("python", changed))
         )
 
@@ -189,6 +201,11 @@ class Possible:
             support = forward.extended(support, self.machine, self.rules)
         known = dict.fromkeys(each["cuda"] for each in self.rules["cuda"]["rows"])
         return tuple(cuda for cuda in known if support.mode(cuda, self.rules))
+
+
+def _beside(base: Wish, wish: Wish) -> Wish:
+    """Return a wish for a driver with what a wish says of Pythons and projects."""
+    return replace(base, python=wish.python, pythons=wish.pythons, projects=wish.projects)
 
 
 def _of(component: str, changed: Sequence[Part]) -> list[Part]:

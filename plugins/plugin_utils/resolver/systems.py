@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import date, timedelta
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
@@ -21,6 +22,8 @@ DEVELS = ("kernel-devel", "kernel-64k-devel", "kernel-rt-devel")
 _MATCHED = re.compile(r"(?P<newest>(?P<devel>kernel-(?:64k-)?devel)-matched)-(?P<kernel>\d.*)")
 # Red Hat's flavours: pages of 64 KiB, and real time (5.14.0-611.41.1.el9_7.aarch64+64k).
 _FLAVOURED = re.compile(r"(?P<release>\d.*)\+(?P<flavour>64k|rt)")
+#: A system as people write it: ubuntu24, debian 13, rocky-9.4.
+_WRITTEN = re.compile(r"^(?P<id>[a-z]+)[ _-]*(?P<version>[\d.]*).*$")
 _EXTENDED = {"debian": "Debian LTS", "ubuntu": "Ubuntu Pro (ESM)", "rhel": "Red Hat's extended life cycle support"}
 
 
@@ -36,8 +39,33 @@ def find(machine: Machine, rules: Rules) -> Row:
     if row is None:
         names = ", ".join(each["os"] for each in rows)
         text = f"{machine.os} is not served: package names, repositories and keys are known for {names}"
-        raise Unresolved(conflict("os.unknown", text, "compat/systems.yaml", f"use one of {names}"))
+        near = _near(machine.os, rows)
+        raise Unresolved(
+            conflict("os.unknown", text, "compat/systems.yaml", f"use {near}" if near else f"use one of {names}")
+        )
     return {**row, "name": derived["name"]} if derived else row
+
+
+def _near(name: str, rows: Sequence[Row]) -> str | None:
+    """Return the release next to one that is not served, of the same system: ubuntu-24.04 for ubuntu24, ubuntu2404 and ubuntu-24.10; None
+    for a system of which none is.
+    """
+    written = _WRITTEN.match(name.lower())
+    several = [row for row in rows if written and row["id"] == written["id"]]
+    if not written or not several:
+        return None
+    digits = written["version"].replace(".", "")
+    if not digits:
+        return next((str(row["os"]) for row in reversed(several) if row["confirmed"]), None)
+
+    def version(text: str) -> int:
+        """24, 2404 and 24.04 by the same measure: four digits of Ubuntu, two of the others."""
+        return int(text.replace(".", "").ljust(4, "0")[:4])
+
+    same = [row for row in several if row["version"].replace(".", "").startswith(digits)]
+    if same:
+        return str(same[0]["os"])
+    return str(min(reversed(several), key=lambda row: abs(version(row["version"]) - version(digits)))["os"])
 
 
 def _on_other_kernel(machine: Machine, derived: Row) -> bool:
@@ -79,7 +107,7 @@ def series(machine: Machine, system: Row) -> str | None:
     if flavour == "generic":
         base = numeric_version.key(kernel)[:2] == numeric_version.key(system["kernel"])
         return str(system["kernel_series"] if base else system["hwe"])
-    return flavour
+    return f"oem-{system['version']}" if flavour == "oem" else flavour
 
 
 def headers(machine: Machine, system: Row, rules: Rules) -> str:
@@ -117,10 +145,15 @@ def headers_of_newest(headers: str) -> str | None:
 def _flavour(kernel: str) -> str:
     """Return the flavour of a kernel whose headers have another name than the usual ones: cloud, 64k, rt; else default."""
     flavoured = _FLAVOURED.fullmatch(kernel)
-    return flavoured["flavour"] if flavoured else "cloud" if "-cloud-" in kernel else "default"
+    if flavoured:
+        return flavoured["flavour"]
+    return next((flavour for flavour in ("cloud", "rt") if f"-{flavour}-" in kernel), "default")
 
 
 def _in_step(machine: Machine, system: Row, rules: Rules) -> str:
+    other = other_kernel(machine, rules)
+    if other and other["headers"] and system["family"] != "rhel":
+        return str(other["headers"]).replace("{kernel}", str(machine.kernel))
     own = _flavour(machine.kernel or "")
     for row in rules["systems"]["headers"]:
         fits = row["family"] == system["family"]
@@ -129,9 +162,12 @@ def _in_step(machine: Machine, system: Row, rules: Rules) -> str:
         if fits:
             if "{series}" in row["headers"] and machine.kernel and machine.installed is not None:
                 return _of_meta(machine, machine.kernel, system, str(row["headers"]))
-            name = str(row["headers"]).replace("{series}", series(machine, system) or "generic")
-            if not machine.kernel:
-                # Nobody looked at the machine: the name without a kernel stands for it.
+            of_series = series(machine, system) or "generic"
+            # Which of oem-24.04, oem-24.04a … brings a kernel nobody knows who has not looked at the machine.
+            of_series = str(machine.kernel) if of_series.startswith("oem-") else of_series
+            name = str(row["headers"]).replace("{series}", of_series)
+            if not machine.kernel or "-" not in machine.kernel:
+                # Nobody looked at the machine: it has a version at most and no release, and the name without a kernel stands for it.
                 return name.removesuffix("-{kernel}")
             flavoured = _FLAVOURED.fullmatch(machine.kernel) if row["flavour"] == own else None
             return name.replace("{kernel}", flavoured["release"] if flavoured else machine.kernel)
@@ -147,6 +183,20 @@ def _of_meta(machine: Machine, kernel: str, system: Row, headers: str) -> str:
     likely = series(machine, system)
     found = likely if likely in own else own[0] if own else kernel
     return headers.replace("{series}", found)
+
+
+def other_kernel(machine: Machine, rules: Rules) -> Row | None:
+    """Return the row of a kernel that is not the distribution's own, or for which NVIDIA's build wants something of the person."""
+    rows: list[Row] = rules["systems"]["other_kernels"]
+    return next((row for row in rows if machine.kernel and re.search(row["release"], machine.kernel)), None)
+
+
+def warn_of_kernel(machine: Machine, log: Log) -> None:
+    """Tell what a person has to know of such a kernel where the driver's modules are built for it."""
+    row = other_kernel(machine, log.rules)
+    if row:
+        text = f"the kernel {machine.kernel} is {row['name']}: {row['text']}; {row['remedy']}"
+        log.warn("kernel.other", text, log.cite("systems", row))
 
 
 def signs(machine: Machine, system: Row, rules: Rules) -> bool:

@@ -4,9 +4,12 @@
 
 from __future__ import annotations
 
+from ansible_collections.gpuwright.node.plugins.module_utils.base import words
+
 from ..model.proof import MAX_AGE
 from ..model.watch import Watch
 from ..wish import Wish
+from ..wish.watch import MINUTES
 from .log import Log
 from .part import HostPart
 
@@ -17,13 +20,13 @@ def choose(wish: Wish, log: Log) -> Watch | None:
     """Return None without a wish, else how often it looks, where its metrics are, and who is told."""
     if wish.watch is None:
         return None
-    settings = wish.watch_settings
+    settings, minutes = wish.watch_settings, wish.watch if isinstance(wish.watch, int) else MINUTES
     told = f"; mail to {', '.join(settings.mail)}" if settings.mail else ""
-    text = f"the node looks at itself every {wish.watch} minutes; metrics in {wish.metrics}{told}"
+    text = f"the node looks at itself every {words.count(minutes, 'minutes')}; metrics in {wish.metrics}{told}"
     log.decided("watch", text, "the wish")
     expected = wish.gpus_expected
     return {
-        "minutes": wish.watch,
+        "minutes": minutes,
         "textfile_directory": wish.metrics,
         "proof_max_age": settings.proof_max_age or MAX_AGE,
         "mail": list(settings.mail),

@@ -8,6 +8,7 @@ import difflib
 import re
 from collections.abc import Iterable
 from functools import lru_cache
+from typing import NamedTuple
 
 from ..model.errors import BadInput
 from . import Row, Rules
@@ -39,6 +40,8 @@ _GLUED = (
     re.compile(r"^(\d{4})(m)$"),
     re.compile(r"^([abhlvpm]\d{2,3}s?)(sxm\d?|pcie|nvl)$"),
 )
+# A number with the letters before it: 4090ti, h100, a6000.
+_NUMBERED = re.compile(r"^(?P<family>[a-z]*?)(?P<digits>\d{2,5})[a-z]*$")
 _MEMORY = re.compile(r"^\d+gb$")
 _FORM = re.compile(r"^(sxm)\d?$")
 _DEVICE = re.compile(r"^(?:10de:)?([0-9a-f]{4})$")
@@ -146,17 +149,64 @@ def _not_of_others(name: str, rules: Rules) -> None:
 
 
 def suggest(name: str, rules: Rules) -> list[str]:
-    """Return up to five names that resemble one that is not known; none for a GPU of another maker."""
+    """Return up to five names that may be meant by one that is not known: those whose number is nearest, of the same family; for a name
+    without a number those that resemble it. None for a GPU of another maker.
+    """
     if maker(name, rules):
         return []
     names = [row["name"] for row in rules["gpus"]["rows"]]
-    plain = {_plain(each): each for each in names}
-    near = [plain[each] for each in difflib.get_close_matches(_plain(name), plain, n=3, cutoff=0.5)]
+    number = _number(name)
+    if number is None:
+        plain = {_plain(each): each for each in names}
+        return [plain[each] for each in difflib.get_close_matches(_plain(name), plain, n=5, cutoff=0.5)]
+    numbered = [
+        (each, found) for each in names if (found := _number(each)) is not None and found.family == number.family
+    ]
     words = _words(name)
-    every = sorted({word for each in names for word in _words(each)})
-    similar = frozenset(match for word in words for match in difflib.get_close_matches(word, every, n=3, cutoff=0.75))
-    sharing = sorted((each for each in names if similar & _words(each)), key=lambda each: -len(similar & _words(each)))
-    return list(dict.fromkeys([*near, *sharing]))[:5]
+    ordered = sorted(
+        numbered,
+        key=lambda each: (
+            each[1] != number,
+            -len(words & _words(each[0])),
+            _away(number, each[1]),
+            len(_words(each[0])),
+        ),
+    )
+    return [each for each, _found in ordered][:5]
+
+
+class _Number(NamedTuple):
+    """The number in a card's name, 4090 or 100, with the letters before it (h): cards of the same letters are a family."""
+
+    family: str
+    digits: str
+
+
+def _number(name: str) -> _Number | None:
+    """Return the first number of a name; None where it has none."""
+    for word in _WORDS.findall(name.lower()):
+        if word in _FILLERS or _MEMORY.match(word):
+            continue
+        for part in _split(word):
+            found = _NUMBERED.match(part)
+            if found:
+                return _Number(found["family"], found["digits"])
+    return None
+
+
+def _away(one: _Number, other: _Number) -> tuple[int, int]:
+    """Return how far apart two numbers are: the same digits in another order, one more digit or one less, the same class of another
+    generation (the last two digits of 4090), then by their size.
+    """
+    short, long = sorted((one.digits, other.digits), key=len)
+    kinds = (
+        one.digits == other.digits,
+        sorted(one.digits) == sorted(other.digits),
+        len(long) == len(short) + 1 and any(long[:at] + long[at + 1 :] == short for at in range(len(long))),
+        len(long) == len(short) and long[-2:] == short[-2:] != "00",
+        True,
+    )
+    return kinds.index(True), abs(int(one.digits) - int(other.digits))
 
 
 def _holding(wanted: frozenset[str], rows: list[Row]) -> list[Row]:

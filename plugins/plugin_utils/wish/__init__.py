@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 
 from ansible_collections.gpuwright.node.plugins.module_utils import frameworks
@@ -16,11 +16,12 @@ from ..model.errors import BadInput
 from ..model.gpu_settings import Settings
 from ..model.monitoring_server import ServerSettings
 from ..model.wish import FrameworkWish, Project, Requirement, Values
-from ..rules import Row, Rules, gpus, load_rules
+from ..rules import Row, Rules, companions, gpus, load_rules
 from . import (
     container_toolkit,
     contradiction,
     cuda,
+    exactness,
     fabric,
     gpu_log,
     gpu_settings,
@@ -36,7 +37,7 @@ from .fleet import Exporters
 from .monitoring_exporters import MonitoringSettings
 from .monitoring_exporters_fleet import VARIABLES as FLEET_VARIABLES
 from .monitoring_exporters_fleet import exporters as exporters_of_fleet
-from .reading import AUTO, Variables, Words, around, as_list, bare, equals, is_no, is_yes
+from .reading import ANY, AUTO, Variables, Words, around, as_list, bare, equals, is_no, is_outside, is_yes
 from .watch import WatchSettings
 
 __all__ = ["DEFAULT_WANTS", "FLEET_VARIABLES", "WORDS", "BadInput", "FrameworkWish", "Wish"]
@@ -49,14 +50,19 @@ _WANT = re.compile(
 )
 # A name of an environment is one of a directory, and of a Jupyter kernel.
 _ENVIRONMENT = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", re.ASCII)
+_ONE_EQUALS = re.compile(r"^=(?!=)")
 _BEHIND = re.compile(r"^(?P<spec>[^@]*?)\s*@\s*(?P<environment>[^@]*)$")
 _PLAIN = re.compile(r"^=?=\s*(?P<version>\d+(?:\.\d+)*)(?:\.\*)?(?:\+(?P<variant>[a-z]+\d*))?$", re.ASCII)
+_BUILT = re.compile(r"^=?=\s*(?P<version>\d+(?:\.\d+)*)\+(?P<local>[A-Za-z0-9.]+)$", re.ASCII)
 # What apt, dnf, pip, uv and we fetch from alike; a path alone is an address to none of them.
 _ADDRESS = re.compile(r"^(?:https?://[^/\s]+|file:///)", re.IGNORECASE)
 # The key of gpuwright_mirrors that stands for all mirrors of a region.
 _REGION = "region"
 _LANES = ("1", "2", "4", "8", "16")
 _PROJECT, _PYTHON = "project", "python"
+# How near a name has to be for that it was meant, as difflib counts: containerd-toolkit is, transformers is not tensorrt.
+_NEAR = 0.7
+_IN_A_FILE = "a package of the Python index goes into a project's file, beside a framework: pytorch@NAME and project@NAME=requirements.txt"
 
 
 @dataclass(frozen=True)
@@ -73,8 +79,9 @@ class Wish:
     driver_peermem: bool = False
     mig: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     gpu_settings: Mapping[str, Settings] = field(default_factory=dict)
-    gpu_log: int | None = None
-    watch: int | None = None
+    gpu_log: int | str | None = None
+    """Days, minutes; ANY where no number is said"""
+    watch: int | str | None = None
     watch_settings: WatchSettings = field(default_factory=WatchSettings)
     fabric: tuple[str, ...] = ()
     fabric_ports: str | None = None
@@ -113,6 +120,8 @@ class Wish:
     container_toolkit_images: tuple[str, ...] = ()
     frameworks: tuple[FrameworkWish, ...] = ()
     projects: tuple[Project, ...] = ()
+    by_hand: tuple[str, ...] = ()
+    """What is used with frameworks and installed by hand: asked for so that it is told how"""
     jupyter: bool = False
     python: str | None = None
     pythons: Mapping[str, str] = field(default_factory=dict)
@@ -181,18 +190,41 @@ class Wish:
 
     @classmethod
     def from_variables(cls, variables: Variables, rules: Rules | None = None) -> Wish:
-        """Read Ansible's variables; gpuwright_wish wins over them, gpuwright_want over both.
+        """Read Ansible's variables; gpuwright_wish wins over them, gpuwright_want over both, what is said more exactly over all.
 
-        Raises BadInput for what does not exist.
+        Raises BadInput for what does not exist, and for a wish file that says two things of one.
         """
         known = rules or load_rules()
         asked = variables.get("gpuwright_wish") or {}
         if not isinstance(asked, Mapping):
             raise BadInput(f"gpuwright_wish has to be a mapping of variables, found {type(asked).__name__}")
         _known_variables(asked)
+        _refuse_two_meanings(asked, known)
         wish = cls(**_values({**variables, **asked}, known))
         wants = variables.get("gpuwright_want") or asked.get("gpuwright_want") or []
-        return wish.overlaid(cls.from_wants(as_list(wants, "gpuwright_want"), known))
+        return wish.overlaid(cls.from_wants(as_list(wants, "gpuwright_want"), known).as_exact_as(wish))
+
+    def as_exact_as(self, other: Wish) -> Wish:
+        """Return this wish with what the other one says more exactly of the same: a name without a version, or the branch of one, takes
+        nothing away.
+        """
+        changes = {
+            f.name: getattr(other, f.name)
+            for f in fields(self)
+            if getattr(self, f.name) == ANY and _says(other, f.name)
+        }
+        if (
+            self.driver_branch
+            and not self.driver_version
+            and exactness.is_within(other.driver_version, self.driver_branch)
+        ):
+            changes["driver_version"] = other.driver_version
+        if self.cuda:
+            changes["cuda_versions"] = (
+                exactness.versions(other.cuda_versions, self.cuda_versions) or other.cuda_versions
+            )
+        changes["frameworks"] = exactness.frameworks(other.frameworks, self.frameworks)
+        return replace(self, **changes)
 
     def overlaid(self, other: Wish) -> Wish:
         """Return this wish with everything that the other one says instead.
@@ -259,6 +291,10 @@ def _add_want(values: Values, want: str, rules: Rules) -> None:
         wished = _framework(about, _variant_of_extras(about, extras, spec, want, rules) or variant, spec, want, rules)
         _add_framework(values, replace(wished, environment=_environment(named, want, name)))
         return
+    if name not in _READERS and companions.of(written, rules):
+        asked = _ONE_EQUALS.sub("==", _BEHIND.sub(r"\g<spec>", spec))
+        values["by_hand"] = tuple(dict.fromkeys((*values.get("by_hand", ()), _by_hand(written + asked, want))))
+        return
     reader = _READERS.get(name)
     if reader is None:
         _unknown(name, spec, want, rules)
@@ -276,6 +312,15 @@ def _add_want(values: Values, want: str, rules: Rules) -> None:
         reader(values, spec, want, rules)
 
 
+def _by_hand(asked: str, want: str) -> str:
+    """Return what is asked for beside the frameworks as pip writes it. Raises BadInput for what pip could not read."""
+    try:
+        parsed = projects.parsed(Requirement(asked, repr(want)))
+    except BadInput as error:
+        raise BadInput(f"{want!r}: cannot read what is asked of its version", ["NAME or NAME==VERSION"]) from error
+    return f"{parsed.name}{parsed.specifier}"
+
+
 def _named(name: str) -> tuple[str, str | None]:
     """Return the one name of what people call differently, and the variant that a name such as nvidia-dali-cuda120 holds."""
     for each in frameworks.ABOUT.values():
@@ -289,8 +334,10 @@ def _unknown(name: str, spec: str, want: str, rules: Rules) -> None:
     """Say what exists instead of a name that does not; always raises BadInput."""
     row = next((each for each in rules["frameworks"]["never"] if name == each["name"]), None)
     if row is None:
-        near = difflib.get_close_matches(name, _NAMES, n=3, cutoff=0.5) or list(_NAMES)
-        raise BadInput(f"unknown component {name!r} in the want {want!r}", near)
+        near = difflib.get_close_matches(name, _NAMES, n=3, cutoff=_NEAR)
+        raise BadInput(
+            f"unknown component {name!r} in the want {want!r}", near or [_IN_A_FILE, f"components: {', '.join(_NAMES)}"]
+        )
     raise BadInput(
         f"{want!r}: there is no {row['name']} to install, it ended in a package that only raises an error",
         _next_to(row["instead"], spec, rules) or [row["instead"]],
@@ -370,7 +417,20 @@ def _add_project(values: Values, spec: str, environment: str | None, want: str, 
             [f"project@research={path}", "one requirements.txt that names both files by -r"],
         )
     rest = [each for each in whole.requirements if not _is_framework(values, each, whole.environment, rules)]
-    values["projects"] = (*before, replace(whole, requirements=tuple(rest)))
+    notes = (*whole.notes, *_of_one_set(whole.requirements))
+    values["projects"] = (*before, replace(whole, requirements=tuple(rest), notes=notes))
+
+
+def _of_one_set(requirements: Iterable[Requirement]) -> Iterator[Requirement]:
+    """Yield what a person has to know of lines that name several packages with the same files."""
+    named = [(projects.parsed(each).name.lower().replace("_", "-"), each.origin) for each in requirements]
+    for about in frameworks.ABOUT.values():
+        found = {name: origin for name, origin in named if about.one_of and re.fullmatch(about.one_of, name)}
+        if len(found) > 1:
+            told = " and ".join(f"{name} ({origin})" for name, origin in found.items())
+            text = f"{told} have the same files, and the last one would be loaded: only {about.title} for this machine is installed"
+            origin, *_others = found.values()
+            yield Requirement(text, origin)
 
 
 def _is_framework(values: Values, requirement: Requirement, environment: str, rules: Rules) -> bool:
@@ -379,13 +439,20 @@ def _is_framework(values: Values, requirement: Requirement, environment: str, ru
     name, variant = _named(_ALIASES.get(parsed.name.lower(), parsed.name.lower().replace("_", "-")))
     about = frameworks.ABOUT.get(name)
     if about is None:
+        if any(each["name"] == name for each in rules["frameworks"]["never"]):
+            _unknown(name, str(parsed.specifier), f"{parsed.name}{parsed.specifier} ({requirement.origin})", rules)
         return False
     text, marker = f"{parsed.name}{parsed.specifier} ({requirement.origin})", str(parsed.marker or "")
     extras = next((each for each in sorted(parsed.extras) if each.lower().replace("_", "-") in about.extras), None)
-    wished = _framework(about, extras or variant, str(parsed.specifier), text, rules)
+    wished = _framework(about, extras or variant or _variant_of(requirement, about), str(parsed.specifier), text, rules)
     wished = replace(wished, environment=environment, marker=marker, origin=requirement.origin)
     _add_framework(values, wished)
     return True
+
+
+def _variant_of(requirement: Requirement, about: frameworks.About) -> str | None:
+    """Return the variant that the index of a requirement means, where the framework's releases are parted by such."""
+    return requirement.variant if about.local else None
 
 
 def project_of(want: str) -> Project | None:
@@ -465,6 +532,9 @@ def _framework(about: frameworks.About, variant: str | None, spec: str, want: st
     if not spec or spec in ("=auto", "==auto"):
         return FrameworkWish(name, "", variant, want)
     exact = _PLAIN.match(spec)
+    built = _BUILT.match(spec) if not exact else None
+    if built:
+        raise _no_such_build(about, built["version"], built["local"], want, rules)
     if not exact:
         return FrameworkWish(name, _specifier(name, spec, want), variant, want)
     if exact["variant"] and not about.local:
@@ -472,13 +542,24 @@ def _framework(about: frameworks.About, variant: str | None, spec: str, want: st
     version, variant = exact["version"], exact["variant"] or variant
     specifier = f"=={version}" if len(numeric_version.key(version)) > 2 else f"=={version}.*"
     releases = _releases(about, version, specifier, want, rules)
-    if variant and variant != frameworks.CPU and not about.one_build:
+    if releases and variant and variant != frameworks.CPU and not about.one_build:
         _variant_exists(about, variant, releases, want, rules)
     return FrameworkWish(name, specifier, variant, want)
 
 
+def _no_such_build(about: frameworks.About, version: str, local: str, want: str, rules: Rules) -> BadInput:
+    """Return the error for a build of one's own, such as jaxlib==0.4.30+cuda12.cudnn89: it is on no index that is asked."""
+    rows = [row for row in _every_release(about, rules) if row["version"] == version and _offered(row)]
+    named = [each for row in rows for each in (_variants(row, about) if about.variants else [])]
+    variants = [each for each in named if each in about.extras] or list(about.extras)
+    how = "what its CUDA is, a variant such as +cu126 says" if about.local else "what its CUDA is, an extra says"
+    several: list[str | None] = [*variants] or [None]
+    again = [about.asked(version, each) if rows else about.with_variant(each) for each in several]
+    return BadInput(f"{want!r}: no release of {about.package} that is served is a build +{local}; {how}", again)
+
+
 def _releases(about: frameworks.About, version: str, specifier: str, want: str, rules: Rules) -> list[Row]:
-    """Return the rows of the releases that an exact wish means."""
+    """Return the rows of the releases that an exact wish means; none of one that is older or newer than what the tables know."""
     every = [row for row in _every_release(about, rules) if specifiers.is_version(row["version"])]
     found = [row for row in every if specifiers.matches(row["version"], specifier)]
     good = [row for row in found if _offered(row)]
@@ -490,10 +571,11 @@ def _releases(about: frameworks.About, version: str, specifier: str, want: str, 
         reason = f"{title} {version} was withdrawn"
     elif found:
         reason = f"{title} {version} has no wheels on the package index, only a stub that fails to install"
+    elif is_outside(version, [row["version"] for row in every]):
+        return []
     else:
-        reason = f"the rules of {rules['generated']} know no {title} {version}"
-    near = difflib.get_close_matches(version, usable, n=3, cutoff=0.4) if not found else around(version, usable)
-    raise BadInput(f"{want!r}: {reason}", [f"{about.name}={each}" for each in near or usable[-3:]])
+        reason = f"there is no {title} {version}"
+    raise BadInput(f"{want!r}: {reason}", [f"{about.name}={each}" for each in around(version, usable)])
 
 
 def _offered(row: Row) -> bool:
@@ -574,7 +656,7 @@ _OWN_KERNEL = "in the environment: pip install ipykernel, then python -m ipykern
 _FRAMEWORKS = Words(
     "frameworks",
     frameworks.DEFAULT,
-    brings=("frameworks", "projects"),
+    brings=("frameworks", "projects", "by_hand"),
     by_default=True,
     readers={_PROJECT: _read_project, "jupyter": _read_jupyter, _PYTHON: _read_python},
     variables=(
@@ -630,6 +712,32 @@ def _known_variables(asked: Mapping[str, object]) -> None:
         if name not in VARIABLES:
             near = difflib.get_close_matches(str(name), VARIABLES, n=3, cutoff=0.4) or list(VARIABLES)
             raise BadInput(f"the wish file names {name!r}, which is no variable of a wish", near)
+
+
+def _refuse_two_meanings(asked: Variables, rules: Rules) -> None:
+    """Refuse a wish file whose components and variables say different things of one: neither goes before the other."""
+    wants = [str(want) for want in as_list(asked.get("gpuwright_want") or [], "gpuwright_want")]
+    ours, theirs = Wish(**_values(asked, rules)), Wish.from_wants(wants, rules)
+    for name in _contradictory(ours, theirs):
+        variable = next(each for each in asked if _says(Wish(**_values({each: asked[each]}, rules)), name))
+        want = next(each for each in wants if _says(Wish.from_wants([each], rules), name))
+        raise contradiction.refused(f"{variable}: {asked[variable]}", want)
+
+
+def _contradictory(one: Wish, other: Wish) -> list[str]:
+    """Return the fields of which two wishes say different things, neither of them more exactly than the other."""
+    both, turned = one.overlaid(other.as_exact_as(one)), other.overlaid(one.as_exact_as(other))
+    said = (f.name for f in fields(one) if _says(one, f.name) and _says(other, f.name))
+    return [
+        name
+        for name in said
+        if getattr(both, name) != getattr(one, name) and getattr(turned, name) != getattr(other, name)
+    ]
+
+
+def _says(wish: Wish, name: str) -> bool:
+    """Say whether a wish has something in a field."""
+    return bool(getattr(wish, name) != getattr(Wish(), name))
 
 
 def _values(variables: Variables, rules: Rules) -> Values:

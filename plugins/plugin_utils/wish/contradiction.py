@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from ..model.errors import BadInput
 from ..model.wish import FrameworkWish, Values
+from .reading import ANY
 
 
 class Said:
@@ -32,7 +33,7 @@ def _single(above: str, values: Mapping[str, object]) -> Iterator[tuple[str, obj
         name = f"{above}{key}"
         if isinstance(value, Mapping):
             yield from _single(f"{name}.", value)
-        elif not isinstance(value, tuple) and (value is not None or above):
+        elif not isinstance(value, tuple) and value != ANY and (value is not None or above):
             yield name, value
 
 

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import cast
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
@@ -25,6 +24,7 @@ from .reading import (
     choice,
     equals,
     is_no,
+    is_outside,
     is_yes,
     sha256,
 )
@@ -49,13 +49,12 @@ def _cuda_version(version: str, want: str, rules: Rules) -> str:
             f"{want!r}: CUDA {never['cuda']} was never released", [f"cuda={each}" for each in never["instead"]]
         )
     releases = [row["release"] for row in rules["cuda"]["rows"]]
-    if not VERSION.match(version) or not any(numeric_version.belongs(each, version) for each in releases):
-        minors = list(dict.fromkeys(row["cuda"] for row in rules["cuda"]["rows"]))
-        near = difflib.get_close_matches(version, minors, n=3, cutoff=0.3) or minors[-3:]
-        raise BadInput(
-            f"{want!r}: the rules of {rules['generated']} know no CUDA {version}", [f"cuda={each}" for each in near]
-        )
-    return version
+    if VERSION.match(version) and any(numeric_version.belongs(each, version) for each in releases):
+        return version
+    if is_outside(version, releases):
+        return version
+    near = around(version, list(dict.fromkeys(row["cuda"] for row in rules["cuda"]["rows"])))
+    raise BadInput(f"{want!r}: there is no CUDA {version}", [f"cuda={each}" for each in near])
 
 
 def _read_cudnn(values: Values, spec: str, want: str, rules: Rules) -> None:
@@ -81,6 +80,8 @@ def _cudnn_version(version: str, want: str, rules: Rules) -> str:
     good = [row["version"] for row in found if not row.get("yanked") and ".post" not in row["version"]]
     if good:
         return max(good, key=numeric_version.key)
+    if is_outside(version, [row["version"] for row in published]):
+        return version
     reason = "was withdrawn" if found else "was never published"
     usable = [row["version"] for row in published if not row.get("yanked") and ".post" not in row["version"]]
     raise BadInput(f"{want!r}: cuDNN {version} {reason}", [f"cudnn={each}" for each in around(version, usable)])
@@ -107,10 +108,10 @@ def _library_version(name: str, version: str, want: str, rules: Rules) -> str:
     found = [each for each in plain if VERSION.match(version) and numeric_version.belongs(each, version)]
     if found:
         return max(found, key=numeric_version.key)
-    near = around(version, plain) or plain[-3:]
-    raise BadInput(
-        f"{want!r}: the rules of {rules['generated']} know no {name} {version}", [f"{name}={each}" for each in near]
-    )
+    if is_outside(version, plain):
+        return version
+    near = around(version, plain)
+    raise BadInput(f"{want!r}: there is no {name} {version}", [f"{name}={each}" for each in near])
 
 
 def _read_cuda_compat(values: Values, spec: str, want: str, rules: Rules) -> None:

@@ -10,18 +10,18 @@ from typing import TypedDict
 from ..model.errors import BadInput
 from ..model.wish import Values
 from ..rules import Rules
-from .reading import AUTO, Variables, Words, equals, is_no, put
+from .reading import ANY, AUTO, Variables, Words, equals, is_no, put
 
 
 class Fields(TypedDict, total=False):
     """The log's field of a wish."""
 
-    gpu_log: int | None
+    gpu_log: int | str | None
 
 
 VARIABLE = "gpu_log_days"
 _WANT = "gpu-log"
-#: What `--want gpu-log` alone keeps.
+#: What is kept where nobody says a number.
 DAYS = 30
 _NUMBER = re.compile(r"[1-9]\d{0,3}", re.ASCII)
 
@@ -37,7 +37,10 @@ def _read_want(values: Values, spec: str, want: str, rules: Rules) -> None:
     """Read gpu-log, or gpu-log=7 for a week."""
     del rules
     days = equals(spec, want)
-    put(values, Fields(gpu_log=DAYS if days in AUTO else _days(days, _WANT)))
+    if days not in AUTO:
+        put(values, Fields(gpu_log=_days(days, _WANT)))
+    elif "gpu_log" not in values:
+        put(values, Fields(gpu_log=ANY))
 
 
 def _read_variables(values: Values, variables: Variables, rules: Rules) -> None:

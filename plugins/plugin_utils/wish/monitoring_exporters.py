@@ -15,7 +15,7 @@ from ..model.errors import BadInput
 from ..model.wish import Values
 from ..rules import Rules
 from . import networks
-from .reading import AUTO, Variables, Words, equals, is_no, put
+from .reading import ANY, AUTO, Variables, Words, equals, is_no, put, says
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,8 @@ SOURCE, ADDRESS = "monitoring_source", "monitoring_address"
 GPU_PORT, NODE_PORT = "monitoring_gpu_port", "monitoring_node_port"
 TLS, USERS = "monitoring_tls", "monitoring_users"
 FIREWALL = "monitoring_firewall"
-#: What tells the metrics of the cards; `auto` leaves it to the resolver.
-ANY, DCGM, SMI = "auto", "dcgm", "smi"
+#: What tells the metrics of the cards.
+DCGM, SMI = "dcgm", "smi"
 _SOURCES = (ANY, DCGM, SMI)
 _FILES = ("certificate", "key")
 _PORT = re.compile(r"[1-9]\d{0,4}", re.ASCII)
@@ -69,13 +69,17 @@ def _read_want(values: Values, spec: str, want: str, rules: Rules) -> None:
     """Read monitoring, or monitoring=dcgm."""
     del rules
     source = equals(spec, want)
-    put(values, Fields(monitoring_exporters=ANY if source in AUTO else _source(source, _WANT)))
+    if source not in AUTO:
+        put(values, Fields(monitoring_exporters=_source(source, _WANT)))
+    elif "monitoring_exporters" not in values:
+        put(values, Fields(monitoring_exporters=ANY))
 
 
 def _read_variables(values: Values, variables: Variables, rules: Rules) -> None:
     """Read the settings. Raises BadInput for what cannot be read; no message has anything of a hash."""
     del rules
-    if not is_no(variables.get(SOURCE)):
+    # Here auto is a value: exporters are wished, by whatever tells of the cards.
+    if says(WORDS, SOURCE, variables.get(SOURCE)):
         put(values, Fields(monitoring_exporters=_source(variables[SOURCE], SOURCE)))
     default = MonitoringSettings()
     files = _tls(variables.get(TLS))
@@ -170,6 +174,7 @@ WORDS = Words(
     brings=("monitoring_exporters",),
     readers={_WANT: _read_want},
     variables=_VARIABLES,
+    auto_says=(SOURCE,),
     of_host=_VARIABLES,
     read=_read_variables,
 )

@@ -10,7 +10,7 @@ from ..model.errors import BadInput
 from ..model.wish import Values
 from ..rules import Rules
 from . import datacentre
-from .reading import AUTO, VERSION, Reader, Variables, Words, bare, choice, equals, sha256
+from .reading import AUTO, VERSION, Reader, Variables, Words, bare, choice, equals, is_outside, sha256
 
 _CHOICES = {
     "modules": ("open", "proprietary"),
@@ -31,12 +31,9 @@ def _set_driver(values: Values, version: str | None, want: str, rules: Rules) ->
         raise BadInput(f"{want!r}: a driver is a branch (580) or a version (580.95.05)", ["driver=580"])
     branch = numeric_version.major(version)
     known = [row["branch"] for row in rules["driver_branches"]["rows"]]
-    if branch not in known:
+    if branch not in known and not is_outside(branch, known):
         near = sorted(known, key=lambda each: abs(int(each) - int(branch)))[:3]
-        raise BadInput(
-            f"{want!r}: the rules of {rules['generated']} know no driver branch {branch}",
-            [f"driver={each}" for each in near],
-        )
+        raise BadInput(f"{want!r}: there is no driver branch {branch}", [f"driver={each}" for each in near])
     values["driver_branch"] = branch
     if version != branch:
         values["driver_version"] = version

@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
+from urllib.parse import unquote, urlsplit
 
 from ..model import given_file, local_path
 from ..model.errors import BadInput
 from ..model.wish import Project, Requirement
-from . import plain
+from . import plain, project_sources
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement as Parsed
@@ -28,21 +29,46 @@ ENVIRONMENT = "project"
 
 _PYPROJECT = "pyproject.toml"
 _FILES = (_PYPROJECT, "requirements.txt")
+#: What other programs read, by the end of its name, and what a person does with it.
+_OF_OTHERS = {
+    (".yml", ".yaml"): (
+        "is a file of conda, whose packages are not those of pip",
+        "write it as a requirements.txt (pytorch with pytorch-cuda=12.4 is torch==2.6.0+cu124 there) and wish its Python: python=3.12",
+    ),
+    ("Pipfile", "Pipfile.lock"): (
+        "is a file of pipenv",
+        "pipenv requirements > requirements.txt, then project=requirements.txt",
+    ),
+    ("poetry.lock",): (
+        "is a lock of poetry",
+        "poetry export --without-hashes -o requirements.txt, then project=requirements.txt",
+    ),
+    ("uv.lock", "pylock.toml", "pdm.lock"): (
+        "is a lock",
+        f"name the {_PYPROJECT} that it was made of: project={_PYPROJECT}",
+    ),
+    ("setup.py", "setup.cfg"): (
+        "tells its requirements to nobody who does not run it",
+        "write them into a requirements.txt, and name that: project=requirements.txt",
+    ),
+}
 #: How a file with a table is read. JSON is what a run leaves for its continuation after a boot, see `document`.
 _TABLES: Mapping[str, Callable[[str, str], object]] = {".toml": given_file.from_toml, ".json": given_file.from_json}
 _NESTED = re.compile(r"^(?:(?P<kind>-r|-c)\s*|(?P<long>--requirement|--constraint)(?:\s+|=))(?P<file>\S.*)$")
+_INDEX = re.compile(r"^(?:-i|-f|--index-url|--extra-index-url|--find-links)(?:\s+|=)(?P<url>\S+)$")
 _COMMENT = re.compile(r"(^|\s)#.*$")
-# The key of constraints in a table of our own; pyproject.toml has none.
-_LIMITS = "gpuwright-constraints"
+# The keys of constraints and of variants, by requirement, in a table of our own; pyproject.toml has none.
+_LIMITS, _VARIANTS = "gpuwright-constraints", "gpuwright-variants"
 #: Requirements of a project, with those of all that its files name and its groups include.
 _MOST = 10_000
+_OTHER_INDEX = "leave the line out where the machine's own index has it all; else name one that has in gpuwright_mirrors: {pypi: URL}"
 #: What is to be done about an option that pip would take.
 _INSTEAD = {
-    "-i": "name the index for this machine in gpuwright_mirrors: {pypi: URL}",
-    "--index-url": "name the index for this machine in gpuwright_mirrors: {pypi: URL}",
-    "--extra-index-url": "name one index that has it all in gpuwright_mirrors: {pypi: URL}",
-    "-f": "put the wheels on an index and name it in gpuwright_mirrors: {pypi: URL}",
-    "--find-links": "put the wheels on an index and name it in gpuwright_mirrors: {pypi: URL}",
+    **dict.fromkeys(("-i", "--index-url", "--extra-index-url"), _OTHER_INDEX),
+    **dict.fromkeys(
+        ("-f", "--find-links"),
+        "leave the line out where the machine's own index has it all; else put the wheels on one: gpuwright_mirrors: {pypi: URL}",
+    ),
     "--hash": "give the file with the hashes to a lock: gpuwright resolve --lock FILE --hashes FILE",
     "--require-hashes": "give the file with the hashes to a lock: gpuwright resolve --lock FILE --hashes FILE",
     "-e": "make a wheel of it (pip wheel), put that on an index, and require it by its name",
@@ -63,6 +89,8 @@ class _Line:
     text: str
     origin: str
     limits: bool = False
+    variant: str | None = None
+    """The one that its index means; of a line without a text, all of the file's are of it"""
 
 
 @dataclass(frozen=True)
@@ -80,26 +108,31 @@ def read(name: str, environment: str | None) -> Project:
     """
     place, asked = _parts(name)
     path = _file(place, asked)
-    python = None
+    python: Requirement | None = None
+    notes: list[Requirement] = []
     if path.suffix in _TABLES:
         document = _document(path)
         table = _table(path, document, asked)
+        sources = _sources(path, document, asked)
         lines = [
             *_dependencies(path, table),
             *_of_extras(path, table, asked.extras),
             *_of_groups(path, document, asked),
         ]
+        lines, notes = _from_sources(lines, sources, path)
+        lines += _listed(path, "constraint-dependencies of [tool.uv]", sources.constraints, limits=True)
         wanted = table.get("requires-python")
         python = Requirement(_range(str(wanted), path), path.name) if wanted else None
     else:
-        lines = list(_lines(path, (), set(), limits=False))
+        lines = _of_one_index(list(_lines(path, (), set(), limits=False)))
     if len(lines) > _MOST:
         raise _too_many(path)
     return Project(
         environment or ENVIRONMENT,
-        tuple(Requirement(each.text, each.origin) for each in lines if not each.limits),
+        tuple(Requirement(each.text, each.origin, each.variant) for each in lines if not each.limits),
         tuple(Requirement(each.text, each.origin) for each in lines if each.limits),
         python,
+        tuple(notes),
     )
 
 
@@ -123,8 +156,15 @@ def parsed(requirement: Requirement) -> Parsed:
         raise BadInput(text, hint) from None
     if found.url:
         text = f"{requirement.origin}: {found.name} comes from an address, and only wheels of an index are installed"
-        raise BadInput(text, [_WHEEL])
+        raise BadInput(text, _of_address(found.name, found.url))
     return found
+
+
+def _of_address(name: str, url: str) -> list[str]:
+    """Return what a person writes instead of an address: where that is of a wheel, its version stands in it."""
+    file = unquote(urlsplit(url).path.rpartition("/")[2]).split("-")
+    of_wheel = len(file) in (5, 6) and file[-1].endswith(".whl") and _normal(file[0]) == _normal(name)
+    return [f"{name}=={file[1]}", _WHEEL] if of_wheel else [_WHEEL]
 
 
 def document(project: Project) -> dict[str, object]:
@@ -132,6 +172,7 @@ def document(project: Project) -> dict[str, object]:
     table = {
         "dependencies": [each.text for each in project.requirements],
         _LIMITS: [each.text for each in project.constraints],
+        _VARIANTS: {each.text: each.variant for each in project.requirements if each.variant},
         **({"requires-python": project.python.text} if project.python else {}),
     }
     return {"project": table}
@@ -159,7 +200,20 @@ def _lines(
             only = limits or (nested["kind"] or nested["long"]) in ("-c", "--constraint")
             yield from _lines(below, (*through, path), read_already, limits=only)
         elif line:
-            yield _requirement(line, origin, limits=limits)
+            yield _of_index(line, origin) or _requirement(line, origin, limits=limits)
+
+
+def _of_index(line: str, origin: str) -> _Line | None:
+    """Return what a line says that names PyTorch's own index, which is asked anyway: the variant; None for every other line."""
+    named = _INDEX.match(line)
+    variant = project_sources.variant(named["url"]) if named else None
+    return None if variant is None else _Line("", origin, variant=variant)
+
+
+def _of_one_index(lines: Sequence[_Line]) -> list[_Line]:
+    """Return the requirements, each of the variant that the lines mean which name an index."""
+    variant = project_sources.one_of([each.variant for each in lines if not each.text and each.variant])
+    return [replace(each, variant=variant) for each in lines if each.text]
 
 
 def _joined(text: str) -> Iterator[tuple[int, str]]:
@@ -216,9 +270,42 @@ def _table(path: Path, document: Mapping[str, object], asked: _Asked) -> Mapping
     return table
 
 
+def _sources(path: Path, document: Mapping[str, object], asked: _Asked) -> project_sources.UvTables:
+    return project_sources.UvTables(
+        path.name, document, [_normal(each) for each in asked.extras], [_normal(each) for each in asked.groups]
+    )
+
+
+def _from_sources(
+    lines: Sequence[_Line], sources: project_sources.UvTables, path: Path
+) -> tuple[list[_Line], list[Requirement]]:
+    """Return the lines with the variants that their sources mean, and what a person has to know of the others."""
+    found: list[_Line] = []
+    notes = [Requirement(text, path.name) for text in sources.notes()]
+    for line in lines:
+        for source in sources.of(parsed(Requirement(line.text, line.origin)).name, line.origin):
+            variant = line.variant or source.variant or sources.variant
+            found.append(replace(line, text=_under(line.text, source.marker), variant=variant))
+            notes += [Requirement(source.note, line.origin)] if source.note else []
+    return found, list(dict.fromkeys(notes))
+
+
+def _under(text: str, marker: str) -> str:
+    """Return a requirement that holds under one more marker."""
+    if not marker:
+        return text
+    from packaging.requirements import Requirement as Parsed
+
+    found = Parsed(text)
+    own, found.marker = found.marker, None
+    return f"{found} ; ({own}) and {marker}" if own else f"{found} ; {marker}"
+
+
 def _dependencies(path: Path, table: Mapping[str, object]) -> Iterator[_Line]:
     for key, limits in (("dependencies", False), (_LIMITS, True)):
-        yield from _listed(path, key, table.get(key, []), limits=limits)
+        variants = table.get(_VARIANTS)
+        for line in _listed(path, key, table.get(key, []), limits=limits):
+            yield replace(line, variant=variants.get(line.text)) if isinstance(variants, Mapping) else line
 
 
 def _listed(path: Path, key: str, rows: object, *, limits: bool = False) -> Iterator[_Line]:
@@ -334,12 +421,23 @@ def _file(path: Path, asked: _Asked) -> Path:
         if path.suffix not in _TABLES:
             raise BadInput(f"{path.name} has no extras and no groups: a {_PYPROJECT} has", [f"project={path}"])
     if not local_path.is_directory(path):
+        _refuse_others([path])
         return path
     there = [path / name for name in _FILES if (path / name).is_file()]
     if len(there) == 1:
         return there[0]
+    if not there:
+        _refuse_others(sorted(path.iterdir()))
     found = " and ".join(each.name for each in there) or "neither pyproject.toml nor requirements.txt"
     raise BadInput(f"project: the directory {path} has {found}", [f"project={path}/{name}" for name in _FILES])
+
+
+def _refuse_others(several: Sequence[Path]) -> None:
+    """Raise BadInput for the first file that is another program's, with which is served."""
+    for path in several:
+        for ends, (what, instead) in _OF_OTHERS.items():
+            if path.name.endswith(ends):
+                raise BadInput(f"{path.name} {what}: served are {_FILES[1]} and {_PYPROJECT}", [instead])
 
 
 def _text(path: Path) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any, cast
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version, redact
@@ -23,6 +24,8 @@ Reader = Callable[[Values, str, str, Rules], None]
 # Nine digits are more than any version has, and few enough to be made a number of.
 VERSION = re.compile(r"^\d{1,9}(\.\d{1,9})*$", re.ASCII)
 AUTO: tuple[object, ...] = (None, "", "auto", [], (), False)
+#: What is wished without saying which: it leaves that to whoever says it, else to the resolver.
+ANY = "auto"
 #: As YAML and Ansible say it.
 _YES = ("true", "yes", "on", "y", "t", "1")
 
@@ -35,7 +38,8 @@ class Words:
     by_default: whether that is wished where nothing is wished by name. ``besides``: those of ``brings`` that ask for nothing by name, so
     that what is wished by default comes too.
     readers: by name for --want. aliases: other names for these. variables: those that say what is wished of it, and ``read`` reads them
-    into the fields of a wish. of_host: those of them that speak of the host and of no version, so that a lock leaves them to it.
+    into the fields of a wish. auto_says: those of them that ask for something by auto, which leaves the others to the resolver. of_host:
+    those of them that speak of the host and of no version, so that a lock leaves them to it.
     secrets: variables of it that are no part of a wish, so that no plan and no seal has them; each with what raises BadInput for a value
     that is wrong, without the value.
     of_users: whether it takes no root. instead: where it does, what a user has without it, for a person. of_root: names for --want and
@@ -50,6 +54,7 @@ class Words:
     readers: Mapping[str, Reader] = field(default_factory=dict)
     aliases: Mapping[str, str] = field(default_factory=dict)
     variables: Sequence[str] = ()
+    auto_says: Sequence[str] = ()
     of_host: Sequence[str] = ()
     secrets: Mapping[str, Callable[[object], None]] = field(default_factory=dict)
     of_users: bool = False
@@ -71,6 +76,11 @@ def is_yes(value: object) -> bool:
 def is_no(value: object) -> bool:
     """Say whether a variable leaves something to the resolver, or is false."""
     return value in AUTO or str(value).lower() in ("false", "no")
+
+
+def says(words: Words, name: str, value: object) -> bool:
+    """Say whether a variable of a component asks for something."""
+    return not is_no(value) or (value == ANY and name in words.auto_says)
 
 
 def equals(spec: str, want: str) -> str | None:
@@ -102,12 +112,32 @@ def choice(key: str, choices: Sequence[str], component: str) -> Reader:
 
 
 def around(version: str, others: Sequence[str]) -> list[str]:
-    """Return the versions next to one that does not exist: up to two below and one above."""
+    """Return the three versions nearest to one that does not exist, an older and a newer one among them: first those of its own family, the
+    numbers that it begins with, then by the first number that differs, of two as near the older one.
+    """
     wanted = numeric_version.key(version)
-    ordered = sorted(others, key=numeric_version.key)
-    below = [each for each in ordered if numeric_version.key(each) < wanted]
-    above = [each for each in ordered if numeric_version.key(each) > wanted]
-    return [*below[-2:], *above[:1]]
+
+    def away(other: str) -> tuple[int, int, bool, tuple[int, ...]]:
+        numbers = numeric_version.key(other)
+        pairs = list(zip_longest(wanted, numbers, fillvalue=0))
+        alike = next((at for at, (one, two) in enumerate(pairs) if one != two), len(pairs) - 1)
+        difference = pairs[alike][1] - pairs[alike][0]
+        newer = difference > 0
+        return -alike, abs(difference), newer, numbers if newer else tuple(-number for number in numbers)
+
+    ordered = sorted(set(others), key=away)
+    sides = [[each for each in ordered if (numeric_version.key(each) > wanted) is newer] for newer in (False, True)]
+    nearest = {*ordered[:1], *(each for side in sides for each in side[:1])}
+    rest = [each for each in ordered if each not in nearest]
+    return sorted([*nearest, *rest[: 3 - len(nearest)]], key=away)
+
+
+def is_outside(version: str, known: Sequence[str]) -> bool:
+    """Say whether a version is older than all that the tables know, or newer: then it may well exist. Another one was never released."""
+    keys = sorted(map(numeric_version.key, known))
+    return (
+        bool(VERSION.match(version.partition(".post")[0])) and not keys[0] <= numeric_version.key(version) <= keys[-1]
+    )
 
 
 def bare(url: str, name: str) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -52,6 +52,7 @@ _SECRETS = {name: refuses for words in WORDS for name, refuses in words.secrets.
 RUN = {
     "gpuwright_allow_busy": "bool",
     "gpuwright_allow_remove": "packages",
+    "gpuwright_allow_source": "packages",
     "gpuwright_answer_timeout": "positive",
     "gpuwright_command_timeout": "positive",
     "gpuwright_day": "str",
@@ -322,6 +323,25 @@ def refuse(hosts: Mapping[str, Mapping[str, object]]) -> None:
     sentences = [f"{message} ({_names(named, len(hosts))})" for message, (named, _hints) in wrong.items()]
     hints = list(dict.fromkeys(hint for _named, hints in wrong.values() for hint in hints))
     raise BadInput("; ".join(sentences), hints)
+
+
+def refuse_misspelt(names: Iterable[str], roles: Iterable[str]) -> None:
+    """Refuse names that are variables of these roles misspelt, where they are used alone: nobody read all hosts' variables before.
+
+    Raises:
+        BadInput: with each of the names.
+    """
+    options = {name for role in roles if role in ROLES for name in ROLES[role]["options"]}
+    wrong = sorted(
+        name
+        for name in names
+        if ours(name) and name not in declared() and (_has_our_prefix(name) or options & {*_near(name)})
+    )
+    if wrong:
+        raise BadInput(
+            f"{', '.join(wrong)}: no variable of gpuwright",
+            [f"did you mean {near}?" for name in wrong for near in _near(name)],
+        )
 
 
 def _wrong(values: Mapping[str, object]) -> list[BadInput]:

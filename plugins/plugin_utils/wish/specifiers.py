@@ -47,6 +47,12 @@ def is_pin(specifier: str) -> bool:
     return any(part.operator in ("==", "===") and not part.version.endswith(".*") for part in _read(specifier) or ())
 
 
+def bound(specifier: str) -> str | None:
+    """Return the one version that a range is about: what ==2.16.*, >=2.16 and <1.13 name; None where there are several, or none."""
+    parts = list(_read(specifier) or ())
+    return parts[0].version.removesuffix(".*") if len(parts) == 1 else None
+
+
 def upper_bound(specifier: str) -> bool:
     """Say whether a range ends: nothing new can come into it for ever."""
     return any(part.operator in ("<", "<=", "==", "===", "~=") for part in _read(specifier) or ())

@@ -4,13 +4,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from ..model import local_path
+from ..model.errors import BadInput
 from . import FRAMEWORKS_PATH, WORDS, Wish, words_of
-from .reading import Variables, Words, as_list, is_no
+from .reading import Variables, Words, as_list, says
 
 #: The components that take no root.
 OF_USERS = frozenset(words.component for words in WORDS if words.of_users)
@@ -39,7 +40,7 @@ def needing_root(variables: Variables) -> list[NeedsRoot]:
         found += [
             NeedsRoot(name, why)
             for name in words.variables
-            if not is_no(every.get(name)) and (why := _why(name, words)) is not None
+            if says(words, name, every.get(name)) and (why := _why(name, words)) is not None
         ]
     return found + [NeedsRoot(name, why) for name, why in _OF_HOST.items() if every.get(name)]
 
@@ -47,6 +48,13 @@ def needing_root(variables: Variables) -> list[NeedsRoot]:
 def _why(name: str, words: Words) -> str | None:
     """Return what a user has instead of what a word or variable of a component asks for; None where it takes no root."""
     return words.of_root.get(name) if words.of_users else words.instead
+
+
+def refuse_sources(names: Sequence[str], *, user: bool) -> None:
+    """Raise BadInput where sources are allowed in a run that is no user's own: code of them would run as root."""
+    if names and not user:
+        text = f"{', '.join(names)} may be built from its source in a user's own run alone: code of its makers runs with it"
+        raise BadInput(text, ["gpuwright up --user, without root; in an inventory gpuwright_user: true"])
 
 
 def placed(wish: Wish, environments: str) -> Wish:

@@ -13,7 +13,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.watch.settings impo
 from ..model.errors import BadInput
 from ..model.wish import Values
 from ..rules import Rules
-from .reading import AUTO, Variables, Words, as_list, equals, is_no, put
+from .reading import ANY, AUTO, Variables, Words, as_list, equals, is_no, put
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class WatchSettings:
 class Fields(TypedDict, total=False):
     """The fields of a wish that are of the watch; ``watch``: minutes."""
 
-    watch: int | None
+    watch: int | str | None
     watch_settings: WatchSettings
 
 
@@ -38,7 +38,7 @@ INTERVAL, MAIL, SMTP = "watch_interval", "watch_mail", "watch_smtp"
 DIRECTORY, MAX_AGE = "watch_textfile_directory", "watch_proof_max_age"
 #: The secret: Ansible Vault has it, and the role alone reads it.
 WEBHOOK = "watch_webhook"
-#: Minutes of `--want watch` alone.
+#: Where nobody says a number.
 MINUTES = 15
 _MOST_MINUTES = 24 * 60
 #: Each is sent a mail of its own, and a turn has to end.
@@ -64,7 +64,10 @@ def _read_want(values: Values, spec: str, want: str, rules: Rules) -> None:
     """Read watch, or watch=5m."""
     del rules
     span = equals(spec, want)
-    put(values, Fields(watch=MINUTES if span in AUTO else _minutes(span, _WANT)))
+    if span not in AUTO:
+        put(values, Fields(watch=_minutes(span, _WANT)))
+    elif "watch" not in values:
+        put(values, Fields(watch=ANY))
 
 
 def _read_variables(values: Values, variables: Variables, rules: Rules) -> None:

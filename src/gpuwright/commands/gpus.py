@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
         _pages(found)
     else:
         console.out(console.table([_row(card) for card in found], _HEADINGS, indent=0))
-        console.out(f"{len(found)} cards; with the name of one: everything that fits it")
+        console.out(f"{console.counted(len(found), 'cards')}; with the name of one: everything that fits it")
     show.rules_age(age)
     return exits.DONE
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpuwright import console, exits, hostrun, records, show, told
+from gpuwright import console, ends, exits, hostrun, records, show, told
 
 if TYPE_CHECKING:
     import argparse
@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 def run(args: argparse.Namespace) -> int:
     """Plan and show the plan."""
     wanted = hostrun.prepare(args, playbook="site", needs_root=False)
+    with ends.at_work(wanted):
+        return _tell(args, wanted)
+
+
+def _tell(args: argparse.Namespace, wanted: Request) -> int:
     plans, outcome = look(wanted, verbosity=args.verbose)
     failed = failed_without_plan(plans, outcome)
     code = exit_code(plans, outcome)

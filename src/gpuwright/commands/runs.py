@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from ansible_collections.gpuwright.node.plugins.plugin_utils.model.report import Record
 
+_HOW = {None: "is at work", "interrupted": "was interrupted", "killed": "was killed, or its machine went down"}
 _HEADINGS = ("run", "verb", "started", "hosts", "verdict")
 
 
@@ -36,7 +37,7 @@ def _list(args: argparse.Namespace) -> int:
             {"ok": True, "directory": str(runs.directory()), "runs": [each.as_dict() for each in found]}
         )
     elif found:
-        rows = [(each.name, each.verb, each.started, each.hosts, each.verdict or "cut off") for each in found]
+        rows = [(each.name, each.verb, each.started, each.hosts, each.told) for each in found]
         console.out(console.table(rows, _HEADINGS, indent=0))
     else:
         console.note(f"there are no runs in {runs.directory()}")
@@ -52,6 +53,12 @@ def _show(args: argparse.Namespace) -> int:
     else:
         rows = [(host, record.get("verdict"), _reason(record)) for host, record in report["hosts"].items()]
         rows += [(host, "unreachable", why) for host, why in (report.get("unreachable") or {}).items()]
+        rows += [
+            (host, "not reached", "the run ended before it came to this host")
+            for host in report.get("not_reached") or ()
+        ]
+        if chosen.ended != "done":
+            console.note(f"this run {_HOW[chosen.ended]}")
         console.out(console.table(rows, ("host", "verdict", "first reason"), indent=0))
         console.out(str(page))
     if args.open and not webbrowser.open(page.as_uri()):
@@ -60,6 +67,8 @@ def _show(args: argparse.Namespace) -> int:
 
 
 def _reason(record: Record) -> str:
+    if failure := record.get("failure"):
+        return failure["message"]
     bad = [check for check in record.get("checks") or () if check.get("status") in ("fail", "incomplete")]
     return str(bad[0].get("reason")) if bad else ""
 
@@ -74,5 +83,5 @@ def _prune(args: argparse.Namespace) -> int:
     if args.json:
         console.json_document({"ok": True, "pruned": [each.name for each in gone]})
     else:
-        console.out(f"{len(gone)} runs removed, {len(runs.known())} are left")
+        console.out(f"{console.counted(len(gone), 'runs')} removed, {len(runs.known())} left")
     return exits.DONE

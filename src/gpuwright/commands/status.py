@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpuwright import console, exits, hostrun, knowledge, records, show_status
+from gpuwright import console, ends, exits, hostrun, knowledge, records, show_status
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping
 
     from ansible_collections.gpuwright.node.plugins.plugin_utils.model.plan import Plan
+    from gpuwright.request import Request
     from gpuwright.runner import Outcome
 
 
 def run(args: argparse.Namespace) -> int:
     """Look at the hosts and show what they are on."""
     wanted = hostrun.prepare(args, playbook="status", needs_root=False)
+    with ends.at_work(wanted):
+        return _tell(args, wanted)
+
+
+def _tell(args: argparse.Namespace, wanted: Request) -> int:
     outcome = hostrun.execute(wanted, "looking", verbosity=args.verbose)
     plans = records.plans(wanted.run_dir)
     failed = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpuwright import console, exits, hostrun, paths, show, told
+from gpuwright import console, ends, exits, hostrun, paths, show, told
 from gpuwright.commands import plan as planning
 from gpuwright.errors import BadInput
 
@@ -24,21 +24,31 @@ _TITLES = {"up": "bringing the node up", "upgrade": "upgrading", "rollback": "ro
 def run(args: argparse.Namespace) -> int:
     """Bring the hosts to what the verb means. The plan is shown and confirmed first, unless `--yes`."""
     wanted = hostrun.prepare(args, playbook=_PLAYBOOKS.get(args.verb, "site"), needs_root=True)
-    if args.yes:
-        return _apply(args, wanted)
+    with ends.at_work(wanted):
+        return _apply(args, wanted) if args.yes else _ask(args, wanted)
+
+
+def _ask(args: argparse.Namespace, wanted: Request) -> int:
+    """Show the plan, and apply it where that is wanted."""
     plans, outcome = planning.look(wanted, verbosity=args.verbose)
     if not any(exits.of_plan(plan) == exits.DONE and plan.get("changes") for plan in plans.values()):
         # Nothing to ask about. The plan of such a host is its result, and is in the run directory as such.
         return hostrun.tell_results(args, wanted, outcome, code_of=exits.of_result)
     if args.json or not console.interactive():
+        _end_unapplied(wanted, plans, outcome)
         return _only_shown(args, wanted, plans, outcome)
     _show(args, plans, outcome)
     if not console.ask("Apply this plan?"):
         console.note("nothing was changed")
+        _end_unapplied(wanted, plans, outcome)
         show.report_place(wanted.run_dir)
         return exits.BAD_INPUT
     paths.clear_records(wanted.run_dir)
     return _apply(args, wanted)
+
+
+def _end_unapplied(wanted: Request, plans: Mapping[str, Plan], outcome: Outcome) -> None:
+    hostrun.make_report(wanted, outcome, planning.failed_without_plan(plans, outcome))
 
 
 def _show(args: argparse.Namespace, plans: Mapping[str, Plan], outcome: Outcome) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpuwright import exits, hostrun
+from gpuwright import ends, exits, hostrun
 from gpuwright.errors import BadInput
 
 if TYPE_CHECKING:
@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 def run(args: argparse.Namespace) -> int:
     """Prove the hosts."""
     wanted = hostrun.prepare(args, playbook="validate", needs_root=True, variables=_variables(args))
-    outcome = hostrun.execute(wanted, "proving", verbosity=args.verbose)
-    return hostrun.tell_results(args, wanted, outcome, code_of=exits.of_judgement)
+    with ends.at_work(wanted):
+        outcome = hostrun.execute(wanted, "proving", verbosity=args.verbose)
+        return hostrun.tell_results(args, wanted, outcome, code_of=exits.of_judgement)
 
 
 def _variables(args: argparse.Namespace) -> dict[str, object]:

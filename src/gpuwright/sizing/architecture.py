@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gpuwright.sizing.formats import Format
 
 #: What an activation function keeps for the backward pass beside its input and the output that the next layer keeps, in PyTorch.
 #: GELU and SiLU are one kernel; `gelu_new` and `gelu_fast` of transformers are written in Python, and each of their steps keeps its input.
 KEPT_BY_ACTIVATION = {"relu": 0, "gelu": 1, "silu": 1, "gelu_new": 4}
+
+#: Parameters from which on models have fewer heads of keys and values than of queries, eight of them.
+_GROUPED = 10e9
 
 
 @dataclass(frozen=True)
@@ -22,6 +31,7 @@ class Experts:
         dense_layers: layers that have the plain MLP instead.
         router_bias: whether the router has a number for each expert beside its matrix.
         gate: whether the shared expert has a gate.
+        hidden: width of what goes into an expert, where it is another one than that of the model.
     """
 
     count: int
@@ -31,13 +41,15 @@ class Experts:
     dense_layers: int = 0
     router_bias: bool = False
     gate: bool = False
+    hidden: int = 0
 
 
 @dataclass(frozen=True)
 class Latent:
     """Multi-head latent attention (DeepSeek-V2, arXiv:2405.04434): keys and values are kept as one vector of `kv_rank` + `rope` a token.
 
-    `q_rank` is 0 where queries are not compressed. `nope`, `rope` and `value` are widths of one head.
+    `q_rank` is 0 where queries are not compressed. `nope`, `rope` and `value` are widths of one head. In sparse attention (DeepSeek-V3.2)
+    `index_heads` heads of width `index` choose the tokens that are looked at, in `indexed` layers; each keeps its keys.
     """
 
     q_rank: int
@@ -45,6 +57,73 @@ class Latent:
     nope: int
     rope: int
     value: int
+    index_heads: int = 0
+    index: int = 0
+    indexed: int = 0
+
+
+@dataclass(frozen=True)
+class Full:
+    """Heads of the layers without a window where the others have other ones: of keys and values, how wide; whether keys are values."""
+
+    kv_heads: int
+    head_dim: int
+    shared: bool
+
+
+@dataclass(frozen=True)
+class Recurrent:
+    """Layers that keep a state in place of keys and values (gated delta networks, arXiv:2412.06464).
+
+    Attributes:
+        layers: that are such.
+        key_heads: heads of keys, and as many of queries.
+        value_heads: heads of values.
+        key: width of a head of keys.
+        value: width of a head of values.
+        kernel: tokens that the convolution before it sees.
+    """
+
+    layers: int
+    key_heads: int
+    value_heads: int
+    key: int
+    value: int
+    kernel: int
+
+    @property
+    def mixed(self) -> int:
+        """Width of queries, keys and values together."""
+        return 2 * self.key_heads * self.key + self.value_heads * self.value
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What some layers keep of a sequence while it is continued.
+
+    Attributes:
+        layers: that do.
+        heads: that tensor-parallel cards share among them.
+        width: elements of a head and token.
+        window: tokens that are kept; 0 for all.
+        every: tokens that are kept as one.
+    """
+
+    layers: int
+    heads: int
+    width: float
+    window: int = 0
+    every: int = 1
+
+    def elements(self, context: int, tensor: int) -> float:
+        """Elements of a sequence of so many tokens, on one of so many tensor-parallel cards."""
+        return (
+            self.layers
+            * math.ceil(self.heads / tensor)
+            * self.width
+            * min(context, self.window or context)
+            / self.every
+        )
 
 
 @dataclass(frozen=True)
@@ -53,6 +132,7 @@ class Architecture:
 
     Attributes:
         name: what people call it.
+        kind: `decoder`, which continues a text; `encoder`, which reads one, an image or a sound; `diffusion`, which makes images.
         layers: transformer layers.
         hidden: width of the residual stream.
         heads: query heads.
@@ -84,6 +164,12 @@ class Architecture:
         experts: in place of the MLP.
         latent: in place of keys and values.
         dropout: share that is dropped in training.
+        gate: whether queries bring a gate that is as wide as they (Qwen3-Next).
+        full: heads of the layers without a window, where the others have other ones.
+        recurrent: layers that have a state in place of keys and values.
+        kept: what layers keep of a sequence, where heads do not say it.
+        beside: parameters that a text does not go through: towers for images and sounds. They stay in 16 bits.
+        counted: all parameters as they were published, or lie in the files, where layers have more than is counted here; 0 otherwise.
         told: number of parameters as they are told, where the shape was not; 0 otherwise.
     """
 
@@ -119,6 +205,13 @@ class Architecture:
     experts: Experts | None = None
     latent: Latent | None = None
     dropout: float = 0.0
+    kind: str = "decoder"
+    gate: bool = False
+    full: Full | None = None
+    recurrent: Recurrent | None = None
+    kept: tuple[Kept, ...] = ()
+    beside: int = 0
+    counted: float = 0.0
     told: float = 0.0
 
     @property
@@ -147,19 +240,23 @@ class Architecture:
 
 def parameters(shape: Architecture) -> float:
     """All parameters of the model."""
+    return shape.told or shape.counted or _parts(shape)
+
+
+def _parts(shape: Architecture) -> float:
     behind = _norm(shape) if shape.final_norm else 0
-    return shape.told or embedding(shape) + output(shape) + shape.layers * _around(shape) + _mlps(shape) + behind
+    layers = shape.layers * _norms(shape) + _attentions(shape) + _mlps(shape)
+    return embedding(shape) + output(shape) + layers + behind + shape.beside
 
 
 def active(shape: Architecture) -> float:
     """The parameters that a token goes through, without the look-up of its embedding: two FLOPs each in a forward pass."""
     if shape.told:
         return shape.told
-    experts = shape.experts
-    narrow = shape
-    if experts:
-        narrow = replace(shape, experts=replace(experts, count=experts.active))
-    return parameters(narrow) - embedding(shape) - output(shape) + shape.vocabulary * shape.hidden
+    passed_by: float = embedding(shape) + output(shape) + shape.beside
+    if shape.experts:
+        passed_by += _routed(shape) * (1 - shape.experts.active / shape.experts.count)
+    return parameters(shape) - passed_by + shape.vocabulary * shape.hidden
 
 
 def embedding(shape: Architecture) -> int:
@@ -179,17 +276,65 @@ def linear(shape: Architecture) -> float:
     """The parameters of the matrices between the embedding and the output: what quantisation and LoRA change."""
     if shape.told:
         return shape.told
-    narrow = replace(shape, norms=0, query_norm="none")
-    return shape.layers * _around(narrow) + _mlps(narrow)
+    if shape.counted:
+        return max(shape.counted - embedding(shape) - output(shape) - shape.beside, 0)
+    return _attentions(replace(shape, query_norm="none")) + _mlps(shape)
+
+
+def stored(shape: Architecture, weights: Format) -> float:
+    """Bytes of all weights in a format: of the embedding and the output layer 16 bits, where it leaves them out."""
+    matrices = linear(shape)
+    others = matrices - _routed(shape) if weights.others and shape.experts else 0.0
+    rest = parameters(shape) - matrices
+    bits = (matrices - others) * weights.bits + others * weights.others + rest * (weights.bits if weights.whole else 16)
+    return bits / 8
+
+
+def _routed(shape: Architecture) -> int:
+    """Parameters of the experts that a router chooses among."""
+    experts = shape.experts
+    return shape.expert_layers * experts.count * _expert(shape, experts) if experts else 0
+
+
+def _expert(shape: Architecture, experts: Experts) -> int:
+    return mlp(replace(shape, hidden=experts.hidden or shape.hidden), experts.intermediate)
 
 
 def _norm(shape: Architecture) -> int:
     return shape.hidden * (2 if shape.norm == "layernorm" and shape.norm_bias else 1)
 
 
-def _around(shape: Architecture) -> int:
-    """Attention of a layer, and its norms."""
-    return attention(shape) + shape.norms * _norm(shape) + _query_norm(shape)
+def _norms(shape: Architecture) -> int:
+    return shape.norms * _norm(shape)
+
+
+def _attentions(shape: Architecture) -> int:
+    """Attention of all layers, or what stands in its place."""
+    recurrent, latent = shape.recurrent, shape.latent
+    states = recurrent.layers if recurrent else 0
+    wide = _attending(shape) - shape.windowed_layers if shape.full else 0
+    found = (shape.layers - states - wide) * (attention(shape) + _query_norm(shape))
+    if recurrent:
+        found += states * _recurrent(shape, recurrent)
+    if shape.full:
+        found += wide * _full(shape, shape.full)
+    if latent:
+        heads = latent.q_rank * latent.index_heads * latent.index
+        found += latent.indexed * (heads + shape.hidden * (latent.index + latent.index_heads) + 2 * latent.index)
+    return found
+
+
+def _full(shape: Architecture, full: Full) -> int:
+    """Attention of a layer without a window, whose heads are others; one matrix for both where keys are values."""
+    own = replace(shape, kv_heads=full.kv_heads, head_dim=full.head_dim)
+    return attention(own) + _query_norm(own) - (shape.hidden * own.key_width if full.shared else 0)
+
+
+def _recurrent(shape: Architecture, layer: Recurrent) -> int:
+    """The matrices, the convolution and the norm of a gated delta network, and two numbers for each head."""
+    values = layer.value_heads * layer.value
+    into = shape.hidden * (layer.mixed + values + 2 * layer.value_heads)
+    return into + layer.mixed * layer.kernel + 2 * layer.value_heads + layer.value + values * shape.hidden
 
 
 def _query_norm(shape: Architecture) -> int:
@@ -202,7 +347,7 @@ def attention(shape: Architecture) -> int:
     """The matrices of a layer's attention, with their biases."""
     if shape.latent:
         return _latent(shape, shape.latent)
-    ways = shape.query_width + 2 * shape.key_width
+    ways = shape.query_width * (2 if shape.gate else 1) + 2 * shape.key_width
     biases = (ways if shape.attention_bias else 0) + (shape.hidden if shape.output_bias else 0)
     biases += shape.heads if shape.sinks else 0
     return shape.hidden * ways + shape.value_width * shape.hidden + biases
@@ -224,7 +369,7 @@ def _mlps(shape: Architecture) -> int:
     experts = shape.experts
     if experts is None:
         return plain
-    each = experts.count * mlp(shape, experts.intermediate) + mlp(shape, experts.shared)
+    each = experts.count * _expert(shape, experts) + mlp(shape, experts.shared)
     router = (shape.hidden + (1 if experts.router_bias else 0)) * experts.count + (shape.hidden if experts.gate else 0)
     return plain + shape.expert_layers * (each + router)
 
@@ -238,17 +383,36 @@ def mlp(shape: Architecture, width: int) -> int:
 # what follows from them -------------------------------------------------------------------------------
 
 
-def kept_tokens(shape: Architecture, context: int) -> float:
-    """Tokens whose keys and values are kept, over all layers: a windowed layer keeps its window."""
-    windowed = shape.windowed_layers if shape.window else 0
-    return (shape.layers - windowed) * context + windowed * min(context, shape.window or context)
+def kept(shape: Architecture, context: int, tensor: int = 1) -> float:
+    """Elements of a sequence that one of so many tensor-parallel cards keeps: whole heads; a latent vector is on each card."""
+    return sum(each.elements(context, tensor) for each in shape.kept or _kept(shape))
 
 
-def kept_width(shape: Architecture, tensor: int = 1) -> int:
-    """Elements that one of so many tensor-parallel cards keeps of each token and layer: whole heads; the latent vector is on each card."""
+def _kept(shape: Architecture) -> Iterator[Kept]:
+    """Keys and values of the layers that have them; a windowed layer keeps its window, a recurrent one its state, in 32 bits."""
+    if shape.kind != "decoder":
+        return
+    recurrent = shape.recurrent
+    if recurrent:
+        state = recurrent.key * recurrent.value + recurrent.mixed * recurrent.kernel / recurrent.value_heads
+        yield Kept(recurrent.layers, recurrent.value_heads, 2 * state, window=1)
     if shape.latent:
-        return shape.latent.kv_rank + shape.latent.rope
-    return 2 * math.ceil(shape.kv_heads / tensor) * shape.head_dim
+        yield Kept(_attending(shape), 1, shape.latent.kv_rank + shape.latent.rope)
+        yield Kept(shape.latent.indexed, 1, shape.latent.index)
+        return
+    yield Kept(shape.windowed_layers, shape.kv_heads, 2 * shape.head_dim, window=shape.window)
+    heads, width = (shape.full.kv_heads, shape.full.head_dim) if shape.full else (shape.kv_heads, shape.head_dim)
+    yield Kept(_attending(shape) - shape.windowed_layers, heads, 2 * width)
+
+
+def _attending(shape: Architecture) -> int:
+    return shape.layers - (shape.recurrent.layers if shape.recurrent else 0)
+
+
+def kept_tokens(shape: Architecture, context: int) -> float:
+    """Tokens that a token looks back at, over all layers: in a windowed layer those of its window."""
+    windowed = shape.windowed_layers if shape.window else 0
+    return (_attending(shape) - windowed) * context + windowed * min(context, shape.window or context)
 
 
 def forward_flops(shape: Architecture, context: int) -> float:
@@ -270,18 +434,19 @@ def typical(name: str, told: float) -> Architecture:
     """The shape that a model of so many parameters has, about: Llama's proportions.
 
     layers · hidden² · 12 is the number of parameters, and hidden is 128 times the layers (Llama 2 7B: 32 layers, 4096). The MLP is 8/3
-    as wide as the model, heads are 128 wide and eight of them have keys and values, from 10 B on.
+    as wide as the model, heads are 128 wide. From 10 B on eight of them have keys and values, as in all such models since Llama 2 70B.
     """
     layers = max(round((told / (12 * 128**2)) ** (1 / 3)), 1)
     hidden = max(64 * round(math.sqrt(told / (12 * layers)) / 64), 64)
-    heads = max(hidden // 128, 1)
-    kv_heads = math.gcd(heads, 8) if told > 10e9 else heads
+    grouped = told > _GROUPED
+    heads = 8 * round(hidden / 1024) if grouped else max(hidden // 128, 1)
+    hidden = heads * 128 if grouped else hidden
     return Architecture(
         name=name,
         layers=layers,
         hidden=hidden,
         heads=heads,
-        kv_heads=kv_heads,
+        kv_heads=8 if grouped else heads,
         head_dim=max(hidden // heads, 1),
         intermediate=max(64 * round(hidden * 8 / 3 / 64), 64),
         vocabulary=32_000,

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
+from gpuwright.errors import BadInput
 from gpuwright.sizing import tables
 from gpuwright.sizing.units import GB, GIB, TERA
 
@@ -12,13 +15,23 @@ from gpuwright.sizing.units import GB, GIB, TERA
 KEPT_BACK = 0.012
 #: Bytes a second that a lane of PCIe gives, one way, by generation.
 _LANE = {2: 0.5 * GB, 3: 0.985 * GB, 4: 1.969 * GB, 5: 3.938 * GB, 6: 7.5 * GB}
+#: Bytes from which on a card is tried where nobody names one.
+SMALLEST = 12 * GIB
 #: Cards of one machine, at most.
 IN_A_MACHINE = 8
+#: How many of a card, before its name: `2x 3090`.
+_MANY = re.compile(r"^\s*(\d{1,4})\s*[x×*]\s*(?=\S)", re.IGNORECASE)
+#: The memory in a name: `16gb`, `80 GB`, `80g`.
+_MEMORY = re.compile(r"(?<![\w.])(\d{1,3})\s*g(?:i?b)?(?!\w)", re.IGNORECASE)
+#: The memory in a name of the tables.
+_SOLD = re.compile(r" \d+GB$")
+#: What tells cards of one name apart, beside their memory: how they are put into a machine.
+_FORM = re.compile(r"\b(?:\d+GB|SXM\d?|PCIe)\b")
 
 
 @dataclass(frozen=True)
 class Card:
-    """Attributes in bytes, bytes a second, FLOPs a second and watts; 0 where nobody says."""
+    """Attributes in bytes, bytes a second, FLOPs a second and watts; 0 where nobody says. `board`: GPUs on the board that is sold."""
 
     name: str
     architecture: str
@@ -29,6 +42,7 @@ class Card:
     nvlink: float
     lanes: int = 16
     generation: int = 3
+    board: int = 1
     tflops: dict[str, float] = field(default_factory=dict, hash=False)
 
     @property
@@ -49,9 +63,9 @@ class Card:
         """Bytes a second of its slot, one way."""
         return self.lanes * _LANE.get(self.generation, _LANE[3])
 
-    def link(self, cards: int) -> float:
+    def link(self, cards: int, in_host: int = IN_A_MACHINE) -> float:
         """Bytes a second to the next card, one way, where a job has so many: NVLink or PCIe in a machine, the network between machines."""
-        if cards <= IN_A_MACHINE:
+        if cards <= in_host:
             return self.nvlink / 2 or self.pcie * 0.8
         return min(network(self)["value"] / 8 * GB, self.nvlink / 2 or self.pcie)
 
@@ -64,26 +78,128 @@ def network(card: Card) -> tables.Row:
 
 
 @lru_cache(maxsize=1)
+def usual() -> tuple[str, ...]:
+    """The cards that people choose from where they name none: all from 12 GB on, but for those that a laptop has inside."""
+    return tuple(name for name, card in known().items() if card.memory >= SMALLEST and card.kind != "laptop")
+
+
+@lru_cache(maxsize=1)
 def known() -> dict[str, Card]:
-    """Every card whose memory and bandwidth are known, by its name."""
+    """Every card whose memory and bandwidth are known, by its name; one that is sold with more memory too has that in its name."""
     more = {row["name"]: row for row in tables.load()["cards"]["rows"]}
     found = {}
     for row in tables.load()["gpus"]["rows"]:
-        name = row["name"]
         if not row["memory_gb"] or not row["bandwidth_gbs"]:
             continue
-        extra = more.get(name, {})
-        slot = extra.get("pcie", {})
-        found[name] = Card(
-            name=name,
-            architecture=row["architecture"],
-            kind=row.get("form") or row["class"],
-            memory=row["memory_gb"] * GIB,
-            bandwidth=row["bandwidth_gbs"] * GB,
-            power=row["tdp_w"] or 0.0,
-            nvlink=(row["nvlink_gbs"] or 0.0) * GB,
-            lanes=slot.get("lanes", 16),
-            generation=slot.get("generation", 3),
-            tflops=dict(extra.get("tflops", {})),
-        )
+        extra = more.get(row["name"], {})
+        card = _card(row, extra)
+        found[card.name] = card
+        for size in extra.get("memories", ()):
+            if size != row["memory_gb"]:
+                name = f"{_SOLD.sub('', card.name)} {size}GB"
+                found[name] = replace(card, name=name, memory=size * GIB)
     return found
+
+
+def _card(row: tables.Row, extra: tables.Row) -> Card:
+    slot = extra.get("pcie", {})
+    return Card(
+        name=row["name"],
+        architecture=row["architecture"],
+        kind=row.get("form") or row["class"],
+        memory=row["memory_gb"] * GIB,
+        bandwidth=row["bandwidth_gbs"] * GB,
+        power=row["tdp_w"] or 0.0,
+        nvlink=(row["nvlink_gbs"] or 0.0) * GB,
+        lanes=slot.get("lanes", 16),
+        generation=slot.get("generation", 3),
+        board=extra.get("board", 1),
+        tflops=dict(extra.get("tflops", {})),
+    )
+
+
+# what a person calls them -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Called:
+    """What a person means by the name of a card.
+
+    Attributes:
+        cards: it, and those of the same name with another memory, the smallest first.
+        count: how many, where the name says it; else 0.
+        text: what is odd about it; nothing where nothing is.
+        mixed: whether it stands for cards of several kinds.
+    """
+
+    cards: tuple[Card, ...]
+    count: int = 0
+    text: str = ""
+    mixed: bool = False
+
+
+def called(text: str, identify: Callable[[str], str]) -> Called:
+    """The card that a person writes: the memory in its name counts, and a number before it.
+
+    Args:
+        text: `4060 ti 16gb`, `a100`, `2x 3090`.
+        identify: the rules' name of a card as it is written, without memories that the rules do not know.
+
+    Raises:
+        BadInput: it is not known, or nobody says how much memory it has.
+    """
+    many = _MANY.match(text)
+    count, name = (int(many[1]), text[many.end() :]) if many else (0, text)
+    size = _MEMORY.search(name)
+    if size:
+        name = f"{name[: size.start()].strip()} {size[1]}GB {name[size.end() :].strip()}".strip()
+    alike = _alike(identify(name), name)
+    if size is None:
+        return Called(alike, count)
+    wanted = [card for card in alike if card.memory == int(size[1]) * GIB]
+    if wanted:
+        return Called((wanted[0],), count)
+    nearest = alike[-1]
+    sold = " and ".join(f"{card.memory / GIB:.0f}" for card in alike)
+    odd = f"one with {size[1]} GB is modified, or the tables do not know it; its speed is taken from this one"
+    text = f"{nearest.name} is sold with {sold} GB: {odd}"
+    return Called((replace(nearest, memory=int(size[1]) * GIB),), count, text)
+
+
+def _alike(name: str, asked: str) -> tuple[Card, ...]:
+    """The card of a name and those that differ in memory alone, the smallest first: of those with as much, the one that is asked for."""
+    family = _FORM.sub("", name).split()
+    named = {word.lower() for word in _FORM.findall(asked.upper().replace("PCIE", "PCIe")) if not word.endswith("GB")}
+    same = [card for card in known().values() if _FORM.sub("", card.name).split() == family]
+    if not same:
+        # The rules know more cards than those whose memory is known: one of these may have all words of the name too.
+        words = set(re.findall(r"[a-z0-9]+", _MEMORY.sub("", asked).lower()))
+        same = [card for card in known().values() if words <= set(re.findall(r"[a-z0-9]+", card.name.lower()))]
+    formed = [card for card in same if all(word in card.name.lower() for word in named)] or same
+    found: dict[float, Card] = {}
+    for card in sorted(formed, key=lambda each: (each.memory, "PCIe" in each.name)):
+        found.setdefault(card.memory, card)
+    if not found:
+        raise BadInput(f"the tables do not know the memory and the bandwidth of {name}", ["name a card near to it"])
+    return tuple(found.values())
+
+
+def mixture(cards: Sequence[Card]) -> Card:
+    """Cards of several kinds as so many of one: layers are laid on each by its memory, and computed one card after the other."""
+    whole = sum(card.memory for card in cards)
+    slowest = min(cards, key=lambda card: card.pcie)
+
+    def one_after_the_other(rates: Iterator[float]) -> float:
+        return 1 / sum(card.memory / whole / (rate or 1.0) for card, rate in zip(cards, rates, strict=True))
+
+    precisions = {name for card in cards for name in card.tflops}
+    return replace(
+        slowest,
+        name=" + ".join(card.name for card in cards),
+        memory=whole / len(cards),
+        bandwidth=one_after_the_other(card.bandwidth for card in cards),
+        power=sum(card.power for card in cards) / len(cards),
+        nvlink=0.0,
+        board=1,
+        tflops={name: one_after_the_other(card.peak(name) for card in cards) / TERA for name in precisions},
+    )

@@ -18,6 +18,10 @@ class Range:
         """All of it, by a factor."""
         return Range(self.low * factor, self.value * factor, self.high * factor)
 
+    def spread(self, low: float, high: float) -> Range:
+        """The same figure, with both ends as factors of what they were."""
+        return Range(self.low * low, self.value, self.high * high)
+
 
 class Figure(TypedDict):
     """The same in an answer: with its name, its unit, why it is so, and where the rule was read."""

@@ -50,12 +50,9 @@ class Layout:
         return ", ".join(part for part in parts if part) or "one card"
 
 
-def for_training(shape: Architecture, cards: int, *, batch: int) -> Iterator[Layout]:
+def for_training(shape: Architecture, cards: int, *, batch: int, in_host: int = IN_A_MACHINE) -> Iterator[Layout]:
     """The layouts of a number of cards, the simplest first: each is slower or harder to set up than those before it."""
-    if cards == 1:
-        yield Layout()
-        return
-    for tensor, pipeline in _cuts(shape, cards):
+    for tensor, pipeline in _cuts(shape, cards, in_host):
         data = cards // (tensor * pipeline)
         if data > batch:
             continue
@@ -68,10 +65,20 @@ def for_training(shape: Architecture, cards: int, *, batch: int) -> Iterator[Lay
             yield Layout(strategy, data, tensor, pipeline)
 
 
-def for_inference(shape: Architecture, cards: int) -> Iterator[Layout]:
-    """The layouts of one copy of the model on a number of cards: tensor parallel, and between machines a pipeline."""
-    for tensor, pipeline in _cuts(shape, cards):
-        if tensor * pipeline == cards:
+def for_inference(
+    shape: Architecture, cards: int, *, by_layers: bool = False, in_host: int = IN_A_MACHINE
+) -> Iterator[Layout]:
+    """The layouts of one copy of the model on a number of cards: tensor parallel in a machine, and a pipeline of what is left.
+
+    Args:
+        shape: of the model.
+        cards: how many.
+        by_layers: whether the engine lays whole layers on each card (llama.cpp, transformers): then nothing is cut.
+        in_host: cards of a machine.
+    """
+    for tensor in (1,) if by_layers else reversed(list(counts(in_host))):
+        pipeline = cards // tensor
+        if tensor * pipeline == cards and shape.heads % tensor == 0 and pipeline <= shape.layers:
             yield Layout("single", 1, tensor, pipeline)
 
 
@@ -88,10 +95,8 @@ def most_of(cards: int) -> int:
     return max(counts(cards))
 
 
-def _cuts(shape: Architecture, cards: int) -> Iterator[tuple[int, int]]:
+def _cuts(shape: Architecture, cards: int, in_host: int) -> Iterator[tuple[int, int]]:
     """Tensor and pipeline parallel that divide the cards and the model. Tensor parallel stays within a machine."""
     for pipeline in (each for each in counts(cards) if each <= shape.layers and cards % each == 0):
-        for tensor in (
-            each for each in counts(IN_A_MACHINE) if shape.heads % each == 0 and (cards // pipeline) % each == 0
-        ):
+        for tensor in (each for each in counts(in_host) if shape.heads % each == 0 and (cards // pipeline) % each == 0):
             yield tensor, pipeline

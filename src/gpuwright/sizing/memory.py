@@ -6,13 +6,14 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from gpuwright.sizing import architecture, formats
+from gpuwright.sizing import architecture, engines, formats, likeness
 from gpuwright.sizing.units import GIB, sequences
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gpuwright.sizing.architecture import Architecture
+    from gpuwright.sizing.engines import Engine
     from gpuwright.sizing.formats import Format, Scheme
     from gpuwright.sizing.layout import Layout
 
@@ -22,8 +23,6 @@ _FLOAT = 4
 _BUCKET = 500_000_000
 #: Layers whose weights are there at once where each is gathered for its turn: its own and the next one's.
 _GATHERED = 2
-#: Tokens that a server of inference takes into one forward pass (vLLM's max_num_batched_tokens).
-_CHUNK = 8192
 
 
 @dataclass(frozen=True)
@@ -101,12 +100,16 @@ class Inference:
         cache: bytes of an element of the KV cache.
         context: tokens of a sequence, what is asked and what is answered together.
         batch: sequences at once.
+        engine: a name of :data:`gpuwright.sizing.engines.NAMES`.
+        host_layers: layers whose weights are in the memory of the host: of a mixture their experts alone.
     """
 
     weights: Format = field(default_factory=lambda: formats.FORMATS["bf16"])
-    cache: int = 2
+    cache: float = 2
     context: int = 8192
     batch: int = 1
+    engine: str = "vllm"
+    host_layers: int = 0
 
 
 def training(shape: Architecture, job: Training, layout: Layout) -> Memory:
@@ -123,25 +126,48 @@ def training(shape: Architecture, job: Training, layout: Layout) -> Memory:
 
 def inference(shape: Architecture, job: Inference, layout: Layout) -> Memory:
     """What a card of an inference job holds."""
-    part = 1 / layout.model
-    quantised = architecture.linear(shape)
-    rest = architecture.parameters(shape) - quantised
-    stored = (quantised * job.weights.bits + rest * (job.weights.bits if job.weights.whole else 16)) / 8 * part
-    kept = (
-        architecture.kept_tokens(shape, job.context) * architecture.kept_width(shape, layout.tensor) / layout.pipeline
-    )
-    cache = kept * job.cache * job.batch
-    tokens = min(job.context * job.batch, _CHUNK)
+    engine = engines.called(job.engine)
+    stored = architecture.stored(shape, job.weights)
+    there = host_bytes(shape, job)
+    tokens = min(job.context * job.batch, engine.chunk or job.context * job.batch)
     widest = 2 * shape.hidden + (3 if shape.gated else 2) * _widest(shape) / layout.tensor
     passing = tokens * widest * 2 + job.batch * shape.vocabulary * _FLOAT
+    left = f", without {job.host_layers} layers that are on the host" if job.host_layers else ""
     return Memory(
         (
-            _exact("weights", stored, f"{job.weights.name}: {job.weights.text}"),
-            _exact("KV cache", cache, f"{sequences(job.batch)} of {job.context} tokens, {job.cache} bytes an element"),
+            _exact("weights", max(stored - there, 0.0) / layout.model, f"{job.weights.name}: {job.weights.text}{left}"),
+            _cache(shape, job, layout, engine),
             Part("activations", passing / 2, passing, passing * 2, f"a forward pass over {tokens} tokens"),
-            _around(layout),
+            _around(layout, by_layers=engine.by_layers),
         )
     )
+
+
+def _cache(shape: Architecture, job: Inference, layout: Layout, engine: Engine) -> Part:
+    """Keys and values. Without pages each sequence keeps as much as the longest; transformers copies a layer as it grows."""
+    # The layers of a dense model that are on the host have their cache there.
+    here = 1.0 if shape.experts or not job.host_layers else 1 - job.host_layers / shape.layers
+    each = architecture.kept(shape, job.context, layout.tensor) / layout.pipeline
+    kept = each * job.cache * job.batch * here
+    if engine.name == "transformers":
+        kept *= 1 + 1 / shape.layers
+    alike = likeness.of_cache(shape)
+    bits = job.cache * 8
+    pages = "" if engine.paged or job.batch == 1 else "; each keeps as much as the longest"
+    text = f"{sequences(job.batch)} of {job.context} tokens, {bits:g} bits an element{pages}"
+    return Part("KV cache", kept * alike.low, kept, kept * alike.high, text)
+
+
+def host_bytes(shape: Architecture, job: Inference, *, active: bool = False) -> float:
+    """Bytes of weights that are in the memory of the host; `active`: those of them that a step of the job reads."""
+    if not job.host_layers:
+        return 0.0
+    experts = shape.experts
+    if experts is None:
+        return architecture.linear(shape) * job.host_layers / shape.layers * job.weights.bits / 8
+    chosen = experts.count * (1 - (1 - experts.active / experts.count) ** job.batch) if active else experts.count
+    each = architecture.mlp(shape, experts.intermediate) * job.weights.bits / 8
+    return min(job.host_layers, shape.expert_layers) * chosen * each
 
 
 # training ---------------------------------------------------------------------------------------------
@@ -170,8 +196,10 @@ def _stage(shape: Architecture, job: Training, layout: Layout, *, first: bool, l
     layers = math.ceil(shape.layers / layout.pipeline)
     kept = activations(shape, job, layers=layers * flying, last=last) * job.micro * job.context / layout.tensor
     loss = 8 * shape.vocabulary * job.micro * job.context / layout.tensor if last else 0.0
+    alike = likeness.of_activations(shape)
     # Other kernels keep less or more: what PyTorch's own keep is counted, and fused ones keep about two thirds of it.
-    parts.append(Part("activations", kept * (0.85 if job.fused else 0.65), kept, kept * 1.15, _kept_text(job)))
+    less = (0.85 if job.fused else 0.65) * alike.low
+    parts.append(Part("activations", kept * less, kept, kept * 1.15 * alike.high, _kept_text(job)))
     if last:
         parts.append(Part("loss", 0.0, loss, loss * 1.25, f"logits of {shape.vocabulary} tokens and their gradient"))
     parts += [_buckets(trained, job, layout), _around(layout)]
@@ -222,8 +250,8 @@ def _weights(job: Training, shape: Architecture, held: float, trained: float, la
 
 def _copies(shape: Architecture, job: Training, held: float, layout: Layout) -> float:
     copies = held * job.scheme.copies
-    if layout.shares(3) > 1 or layout.strategy == "zero3":
-        copies = _GATHERED * held / max(shape.layers / layout.pipeline, 1) * job.scheme.compute
+    if layout.strategy == "zero3":
+        copies = _GATHERED * held * layout.pipeline / shape.layers * job.scheme.compute
     if job.kind == "qlora":
         # A matrix is there in 16 bits while it is multiplied by.
         copies += shape.hidden * _widest(shape) * 2 / layout.tensor
@@ -344,9 +372,13 @@ def _exact(name: str, value: float, text: str) -> Part:
     return Part(name, value, value, value, text)
 
 
-def _around(layout: Layout) -> Part:
-    """What is there beside the tensors: CUDA's context and libraries, buffers of NCCL, what the allocator cannot use."""
-    nccl = 0.0 if layout.cards == 1 and layout.strategy == "single" else 0.5 * GIB
+def _around(layout: Layout, *, by_layers: bool = False) -> Part:
+    """What is there beside the tensors: CUDA's context and libraries, buffers of NCCL, what the allocator cannot use.
+
+    Cards that hold whole layers hand a token's state on without NCCL.
+    """
+    alone = layout.cards == 1 and layout.strategy == "single"
+    nccl = 0.0 if alone or by_layers else 0.5 * GIB
     return Part(
         "CUDA and NCCL", 0.4 * GIB, 0.8 * GIB + nccl, 1.6 * GIB + 2 * nccl, "context, libraries, buffers, fragments"
     )

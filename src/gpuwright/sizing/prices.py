@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,7 @@ _EXAMPLE = (
 #: No price is higher than this.
 _MOST = 1e12
 #: What a row needs, and what it may say.
-_CLOUD = ({"provider", "instance", "card", "gpus"}, {"on_demand", "spot", "commitments", "region", "date"})
+_CLOUD = ({"provider", "instance", "card", "gpus"}, {"on_demand", "spot", "commitments", "system", "region", "date"})
 _OWNING = ({"what", "card", "cards", "price_usd", "power_w"}, {"price_low", "price_high", "machines", "date"})
 _NUMBERS = ("gpus", "cards", "on_demand", "spot", "price_usd", "price_low", "price_high", "power_w", "machines")
 _WHOLE = ("gpus", "cards", "machines")
@@ -28,11 +28,19 @@ _WHOLE = ("gpus", "cards", "machines")
 
 @dataclass(frozen=True)
 class Prices:
-    """What a file says."""
+    """What a file says.
+
+    Attributes:
+        cloud: prices to rent.
+        owning: prices to buy.
+        rates: what surrounds a machine, by name.
+        alone: whether the tables' prices are left out (`only: true`).
+    """
 
     cloud: tuple[Row, ...] = ()
     owning: tuple[Row, ...] = ()
-    rates: dict[str, float] | None = None
+    rates: dict[str, float] = field(default_factory=dict)
+    alone: bool = False
 
 
 def read(document: dict[str, object], card_called: Callable[[str], str], today: date) -> Prices:
@@ -46,7 +54,7 @@ def read(document: dict[str, object], card_called: Callable[[str], str], today: 
     Raises:
         BadInput: a key is not known, a row lacks something, or a number is none.
     """
-    _keys("the file of prices", document, (set(), {"cloud", "owning", "rates"}))
+    _keys("the file of prices", document, (set(), {"cloud", "owning", "rates", "only"}))
     return Prices(
         cloud=tuple(
             _row(f"cloud[{at}]", row, _CLOUD, card_called, today) for at, row in enumerate(_list(document, "cloud"))
@@ -55,6 +63,7 @@ def read(document: dict[str, object], card_called: Callable[[str], str], today: 
             _row(f"owning[{at}]", row, _OWNING, card_called, today) for at, row in enumerate(_list(document, "owning"))
         ),
         rates=_rates(document.get("rates") or {}),
+        alone=_truth("only", document.get("only")),
     )
 
 
@@ -75,22 +84,28 @@ def _row(
     for name in _NUMBERS:
         if row.get(name) is not None:
             found[name] = _number(f"{place}: {name}", row[name], whole=name in _WHOLE)
+    low, high = (found.get(name) or found.get("price_usd", 0.0) for name in ("price_low", "price_high"))
+    if not low <= found.get("price_usd", 0.0) <= high:
+        raise BadInput(f"{place}: price_usd has to be from price_low to price_high")
     commitments = row.get("commitments") or []
     if not isinstance(commitments, list):
         raise BadInput(f"{place}: commitments has to be a list", [_EXAMPLE])
     found["commitments"] = [_commitment(f"{place}: commitments[{at}]", each) for at, each in enumerate(commitments)]
+    if not any(found.get(name) for name in ("on_demand", "spot", "commitments", "price_usd")):
+        raise BadInput(f"{place} has no price", [_EXAMPLE])
     return found
 
 
 def _commitment(place: str, row: object) -> Row:
     if not isinstance(row, dict):
         raise BadInput(f"{place} has to be a row", ["for example {years: 1, usd_hour: 12.5, name: reserved}"])
-    _keys(place, row, ({"years", "usd_hour"}, {"name"}))
+    _keys(place, row, ({"years", "usd_hour"}, {"name", "upfront"}))
     years = _number(f"{place}: years", row["years"], whole=True)
     return {
         "years": years,
         "usd_hour": _number(f"{place}: usd_hour", row["usd_hour"]),
         "name": str(row.get("name") or "commitment"),
+        "upfront": _truth(f"{place}: upfront", row.get("upfront")),
     }
 
 
@@ -125,6 +140,12 @@ def _number(place: str, value: object, *, whole: bool = False, zero: bool = Fals
     if not right or (whole and value != int(value)):  # type: ignore[call-overload]
         raise BadInput(f"{place} has to be a {'whole ' if whole else ''}number above 0, found {str(value)[:40]!r}")
     return int(value) if whole else float(value)  # type: ignore[call-overload, arg-type]
+
+
+def _truth(place: str, value: object) -> bool:
+    if value is not None and not isinstance(value, bool):
+        raise BadInput(f"{place} has to be true or false, found {str(value)[:40]!r}")
+    return bool(value)
 
 
 def _day(place: str, value: object, today: date) -> str:

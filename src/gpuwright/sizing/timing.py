@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from gpuwright.sizing import architecture, tables
+from gpuwright.sizing import architecture, engines, formats, memory, tables
+from gpuwright.sizing.cards import IN_A_MACHINE
 from gpuwright.sizing.figures import Range
+from gpuwright.sizing.units import GB
 
 if TYPE_CHECKING:
     from gpuwright.sizing.architecture import Architecture
     from gpuwright.sizing.cards import Card
+    from gpuwright.sizing.engines import Engine
     from gpuwright.sizing.layout import Layout
     from gpuwright.sizing.memory import Inference, Training
 
@@ -18,6 +21,12 @@ if TYPE_CHECKING:
 _PASSES = {"full": 3.0, "lora": 2.0, "qlora": 2.0}
 #: Seconds that one all-reduce of a token's activations takes between cards of a machine, about; two a layer (assumed).
 _HOP = 15e-6
+#: The model and the machine that the efficiencies of the table are told for.
+_USUAL_PARAMETERS, _USUAL_CARDS = 7e9, 8
+#: Of its time a card of a pipeline is idle so long in the runs of the table: four micro-batches a stage, or more.
+_IDLE = 1 / 4
+#: Bytes of an activation that tensor-parallel cards sum.
+_ACTIVATION = 2
 
 
 @dataclass(frozen=True)
@@ -35,20 +44,50 @@ class Measured:
     day: str = ""
 
 
+# training ---------------------------------------------------------------------------------------------
+
+
 def training_flops(shape: Architecture, job: Training) -> float:
     """FLOPs that a token of training asks of the model: with attention, without what is computed again (PaLM's MFU, appendix B)."""
     return _PASSES[job.kind] * architecture.forward_flops(shape, job.context)
 
 
-def mfu(card: Card, job: Training, cards: int) -> Range:
-    """The share of its peak that a card reaches, by the runs that were published."""
-    precision = "fp8" if job.scheme.precision == "fp8" else "16"
-    rows = [row for row in tables.load()["assumptions"]["mfu"] if row["precision"] == precision]
-    fitting = [row for row in rows if row["architecture"] == card.architecture] or [
-        row for row in rows if row["architecture"] is None
-    ]
-    row = next(row for row in fitting if row["cards"] is None or cards <= row["cards"])
-    return Range(row["low"], row["value"], row["high"])
+def hardware_flops(shape: Architecture, job: Training) -> float:
+    """FLOPs that the cards compute for a token: layers that are computed again are one forward pass more (PaLM's HFU)."""
+    again = architecture.forward_flops(shape, job.context) if job.recompute == "full" else 0.0
+    return training_flops(shape, job) + again
+
+
+def efficiency(card: Card, shape: Architecture, job: Training, cards: int) -> Range:
+    """The share of its peak that a card keeps busy, what is computed again included, by the runs that were published.
+
+    Args:
+        card: the card.
+        shape: of the model: small ones keep a card less busy, and experts do.
+        job: the training.
+        cards: how many there are.
+    """
+    table = tables.load()["assumptions"]
+    (factors,), precision = table["factors"], "fp8" if job.scheme.precision == "fp8" else "16"
+    value = _base(table["efficiency"], card, precision)
+    if shape.experts:
+        value *= factors[f"moe_{precision}"]
+    if job.kind == "qlora":
+        value *= factors["qlora"]
+    value *= min(architecture.active(shape) / _USUAL_PARAMETERS, 1.0) ** factors["small"]
+    value *= max(cards / _USUAL_CARDS, 1.0) ** factors["cards"]
+    return Range(value, value, value).spread(factors["low"], factors["high"])
+
+
+def _base(rows: list[tables.Row], card: Card, precision: str) -> float:
+    """The row of a card's generation; else that of any generation."""
+    generation = card.architecture.partition(" ")[0]
+    values = {
+        row["architecture"]: float(row["value"])
+        for row in rows
+        if row["precision"] == precision and row["datacenter"] is (card.kind == "datacenter")
+    }
+    return values.get(generation, values[None])
 
 
 def at_most(reached: Range, most: float) -> Range:
@@ -62,59 +101,160 @@ def training_time(flops: float, cards: int, peak: float, reached: Range) -> Rang
     return Range(most / reached.high, most / reached.value, most / reached.low)
 
 
-def step(shape: Architecture, job: Training, layout: Layout, card: Card, reached: Range) -> dict[str, float]:
-    """What a step of training waits for, in seconds: computing, and sending gradients between machines or over PCIe.
+def waiting(job: Training, layout: Layout) -> float:
+    """How many times as long a step takes since cards of a pipeline wait for its first micro-batch and after its last.
 
-    Gradients go once around all data-parallel cards: 2 · (n - 1) / n of their bytes leave and reach each card (ring all-reduce).
+    Of p stages and m micro-batches they are idle (p - 1) / m of the time in which they compute (GPipe, arXiv:1811.06965).
     """
-    tokens = job.batch * job.context
-    peak = card.peak(job.scheme.precision) or card.peak("fp32") or 1.0
-    computing = training_flops(shape, job) * tokens / (layout.cards * peak * reached.value)
-    trained = architecture.parameters(shape) if job.kind == "full" else 0.0
-    share = 2 * (layout.data - 1) / layout.data * trained * job.scheme.gradient / layout.model
-    return {"computing": computing, "sending": share / card.link(layout.cards)}
+    turns = max(job.batch // (layout.data * job.micro), 1)
+    return max((1 + (layout.pipeline - 1) / turns) / (1 + _IDLE), 1.0)
+
+
+def sending(shape: Architecture, job: Training, layout: Layout, card: Card, in_host: int = IN_A_MACHINE) -> float:
+    """Seconds of a step in which the slower of its links is busy: that of data-parallel cards, or that of tensor-parallel ones.
+
+    Cards send while they compute: a step takes as long as the longer of both.
+    """
+    between = _data_bytes(shape, job, layout) / card.link(layout.cards, in_host)
+    within = _tensor_bytes(shape, job, layout) / card.link(layout.tensor, in_host)
+    return max(between, within)
+
+
+def _data_bytes(shape: Architecture, job: Training, layout: Layout) -> float:
+    """Bytes that leave each data-parallel card in a step: gradients once around; with ZeRO-3 weights twice for each micro-batch."""
+    ring = (layout.data - 1) / layout.data
+    whole = architecture.parameters(shape)
+    trained = whole if job.kind == "full" else memory.adapters(shape, job.rank)
+    sent = 2 * ring * trained * job.scheme.gradient
+    if layout.strategy == "zero3":
+        width = formats.FORMATS["nf4"].bits / 8 if job.kind == "qlora" else job.scheme.compute
+        turns = max(job.batch // (layout.data * job.micro), 1)
+        sent = ring * (trained * job.scheme.gradient + 2 * turns * whole * width)
+    return sent / layout.model
+
+
+def _tensor_bytes(shape: Architecture, job: Training, layout: Layout) -> float:
+    """Bytes that leave each tensor-parallel card in a step: sums of each layer's activations, two forward and two backward."""
+    ring = 2 * (layout.tensor - 1) / layout.tensor
+    sums = 6 if job.recompute == "full" else 4
+    tokens = job.batch * job.context / layout.data
+    return ring * sums * tokens * shape.hidden * _ACTIVATION * shape.layers / layout.pipeline
+
+
+# inference --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a step of generating waits for, in seconds at the most that the cards do: before any share of it.
+
+    Attributes:
+        reading: weights, from the memory of the cards.
+        caching: keys and values.
+        computing: products.
+        hosting: weights, from the memory of the host.
+    """
+
+    reading: float
+    caching: float
+    computing: float
+    hosting: float
 
 
 def decode(
-    shape: Architecture, job: Inference, layout: Layout, card: Card, memory: float = 0.0, products: float = 0.0
+    shape: Architecture,
+    job: Inference,
+    layout: Layout,
+    card: Card,
+    bandwidth: float = 0.0,
+    products: float = 0.0,
+    host: float = 0.0,
 ) -> Range:
     """Tokens a second of all sequences together while they are generated.
 
-    Each step reads all weights that it goes through, and every sequence its KV cache: the bandwidth of the memory bounds it, until the
-    batch is so large that the products do (roofline). ``memory`` and ``products``: the shares of the data sheet that were measured on these
-    cards; 0 where nothing was.
+    Each step reads all weights that it goes through, and every sequence its KV cache; weights are read while they are multiplied by, the
+    cache is not. Beside that an engine starts layers, and looks after sequences.
+
+    Args:
+        shape: of the model.
+        job: what is generated, and by which engine.
+        layout: over cards.
+        card: the card.
+        bandwidth: the share of the data sheet's that was measured on these cards; 0 where nothing was.
+        products: the same of products.
+        host: bytes a second of the memory of the host, by its data sheet; 0 for that of the table.
     """
-    reading, computing = _roofs(shape, job, layout, card)
+    engine = engines.called(job.engine)
+    step = step_of(shape, job, layout, card, host)
+    shared = _shared(shape, job, layout, engine)
+    reads, caches = (_no_more(share, bandwidth) for share in (engine.reads, engine.caches))
+    busy = max(step.reading / reads, step.computing / _no_more(engine.computes, products)) + step.caching / caches
+    rest = tables.load()["assumptions"]["host"][0]
+    seconds = max(busy, _started(shape, engine)) + shared + step.hosting / rest["share"] + job.host_layers * rest["hop"]
+    found = Range(job.batch / seconds, job.batch / seconds, job.batch / seconds).spread(engine.low, engine.high)
+    if not job.host_layers or host:
+        return found
+    # What is on the host is read as fast as the host's memory is: nobody said which it is.
+    slow, fast = (seconds + (step.hosting * (rest["value"] / rest[key] - 1)) / rest["share"] for key in ("low", "high"))
+    return Range(engine.low * job.batch / slow, found.value, engine.high * job.batch / fast)
+
+
+def _no_more(share: float, measured: float) -> float:
+    return min(share, measured) if measured else share
+
+
+def _started(shape: Architecture, engine: Engine) -> float:
+    """Seconds in which the host has started all layers of a step; and each expert, where these are started one by one."""
+    experts = shape.expert_layers * shape.experts.count * engine.expert if shape.experts else 0.0
+    return shape.layers * engine.launch + experts
+
+
+def _shared(shape: Architecture, job: Inference, layout: Layout, engine: Engine) -> float:
+    """Seconds of a step between layers, of the sums of tensor-parallel cards, and of the host for each sequence."""
     hops = 2 * shape.layers * _HOP if layout.tensor > 1 else 0.0
-    # What servers of inference reach of both, by the rates in runs.yaml.
-    parts = ((part, part * 0.7) for part in (0.45, 0.65, 0.9))
-    slow, usual, fast = (
-        max(reading / min(read, memory or read), computing / min(computed, products or computed)) + hops
-        for read, computed in parts
+    return shape.layers * engine.gap + hops + job.batch * engine.sequence
+
+
+def bound(
+    shape: Architecture, job: Inference, layout: Layout, card: Card, bandwidth: float = 0.0, products: float = 0.0
+) -> str:
+    """What bounds it, in words, and how much of it the engine is counted on to reach; shares that were measured as for `decode`."""
+    engine = engines.called(job.engine)
+    step = step_of(shape, job, layout, card)
+    host = tables.load()["assumptions"]["host"][0]
+    if step.hosting / host["share"] > step.reading / engine.reads:
+        return f"the memory of the host, {host['value']:.0f} GB/s as two channels of DDR5"
+    if _started(shape, engine) > max(step.reading / engine.reads, step.computing / engine.computes):
+        return f"{engine.name}, which starts each layer from the host"
+    if (step.reading + step.caching) / engine.reads >= step.computing / engine.computes:
+        reached = _no_more(engine.reads, bandwidth)
+        return f"a bandwidth of {card.bandwidth / 1e9:,.0f} GB/s a card, of which weights are read at {reached:.0%}"
+    reached = _no_more(engine.computes, products)
+    return f"tensor cores of {peak(job, card) / 1e12:,.0f} TFLOPS a card, of which it reaches {reached:.0%}"
+
+
+def step_of(shape: Architecture, job: Inference, layout: Layout, card: Card, host: float = 0.0) -> Step:
+    """What a step waits for.
+
+    Cards of a pipeline take turns: all weights are read one after the other, whoever holds them, and only so many of the cards work at once
+    as there are batches: an engine that lays whole layers on cards has one.
+    """
+    turns = 1 if engines.called(job.engine).by_layers else min(job.batch, layout.pipeline)
+    there = memory.host_bytes(shape, job, active=True)
+    touched = max(read_parameters(shape, job.batch) * job.weights.bits / 8 - there, 0.0)
+    kept = architecture.kept(shape, job.context, layout.tensor)
+    flops, products = architecture.forward_flops(shape, job.context) * job.batch, peak(job, card)
+    return Step(
+        reading=touched / layout.tensor / card.bandwidth,
+        caching=kept * job.cache * job.batch / turns / card.bandwidth,
+        computing=flops / (layout.tensor * turns * products) if products else 0.0,
+        hosting=there / (host or tables.load()["assumptions"]["host"][0]["value"] * GB),
     )
-    return Range(job.batch / slow, job.batch / usual, job.batch / fast)
 
 
-def bound(shape: Architecture, job: Inference, layout: Layout, card: Card) -> str:
-    """What bounds it, in words."""
-    reading, computing = _roofs(shape, job, layout, card)
-    if reading >= computing:
-        return f"a bandwidth of {card.bandwidth / 1e9:,.0f} GB/s a card"
-    return f"tensor cores of {_peak(job, card) / 1e12:,.0f} TFLOPS a card"
-
-
-def _roofs(shape: Architecture, job: Inference, layout: Layout, card: Card) -> tuple[float, float]:
-    """Seconds of a step for reading and for computing, at the most that the cards do."""
-    touched = read_parameters(shape, job.batch) * job.weights.bits / 8
-    kept = (
-        architecture.kept_tokens(shape, job.context) * architecture.kept_width(shape, layout.tensor) / layout.pipeline
-    )
-    reading = (touched / layout.cards + kept * job.cache * job.batch) / card.bandwidth
-    return reading, architecture.forward_flops(shape, job.context) * job.batch / (layout.cards * _peak(job, card))
-
-
-def _peak(job: Inference, card: Card) -> float:
-    return card.peak(job.weights.computes) or card.peak("fp16") or card.peak("fp32") or 1.0
+def peak(job: Inference, card: Card) -> float:
+    """FLOPs a second of the products of a job; 0 where nobody says what the card computes."""
+    return card.peak(job.weights.computes) or card.peak("fp16") or card.peak("fp32")
 
 
 def read_parameters(shape: Architecture, batch: int) -> float:
@@ -129,7 +269,13 @@ def read_parameters(shape: Architecture, batch: int) -> float:
     return few + one * max((1 - missed) - experts.active / experts.count, 0.0)
 
 
-def prefill(shape: Architecture, job: Inference, layout: Layout, card: Card) -> Range:
-    """Seconds until the first token of a prompt as long as the context."""
-    most = architecture.forward_flops(shape, job.context) * job.context / (layout.cards * _peak(job, card))
-    return Range(most / 0.7, most / 0.5, most / 0.3)
+def prefill(shape: Architecture, job: Inference, layout: Layout, card: Card, products: float = 0.0) -> Range:
+    """Seconds until the first token of a prompt as long as the context; cards of a pipeline compute it one after the other.
+
+    ``products``: the share of the data sheet's that was measured on these cards; 0 where nothing was. The card is one of which
+    somebody says what it computes.
+    """
+    engine = engines.called(job.engine)
+    most = architecture.forward_flops(shape, job.context) * job.context / (layout.tensor * peak(job, card))
+    share = _no_more(engine.computes, products)
+    return Range(most / share, most / share, most / share).spread(1 / engine.high, 1 / engine.low)

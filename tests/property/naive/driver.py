@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.property.naive.asked import component
 from tests.property.naive.cuda import builds_on_offer, covered, cuda_in_use
-from tests.property.naive.tables import Row, below, row, rows
+from tests.property.naive.tables import Row, below, row, rows, within
 
 Stack = Mapping[str, Any]
 TYPES = ("long-term", "production", "new-feature")
@@ -148,7 +148,10 @@ def _compiles(machine: Any, branch: Row, driver: Mapping[str, Any]) -> Iterator[
             continue
         if each["modules"] not in ("any", driver["modules"]):
             continue
-        if not machine.kernel or below(machine.kernel, each["kernel_first"]):
+        reached = machine.kernel and not below(machine.kernel, each["kernel_first"])
+        # A kernel of which only the series is known stands for the newest of it.
+        series = machine.kernel and "-" not in machine.kernel and within(each["kernel_first"], machine.kernel)
+        if not (reached or series):
             continue
         if each.get("kernel_last") and not below(machine.kernel, each["kernel_last"]):
             continue
@@ -204,7 +207,11 @@ def _headers(machine: Any, driver: Mapping[str, Any]) -> Iterator[str]:
     own = plus and system["version"] != "8" and flavour in ("64k", "rt")
     release, start = (release, f"kernel-{flavour}-devel") if own else (machine.kernel, "kernel-devel")
     devel = [name for name in driver["packages"] if re.match(r"kernel-(\w+-)?devel", name)]
-    if len(devel) != 1 or not devel[0].startswith(start) or (release and not devel[0].endswith(f"-{release}")):
+    if (
+        len(devel) != 1
+        or not devel[0].startswith(start)
+        or ("-" in (release or "") and not devel[0].endswith(f"-{release}"))
+    ):
         yield f"the headers are {devel}, the kernel is {machine.kernel}"
     if start == "kernel-rt-devel":
         return

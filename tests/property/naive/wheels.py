@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -60,6 +61,7 @@ def faults(machine: Any, found: Mapping[str, Any], stack: Stack, warned: set[str
         "lmdb": _lmdb,
     }
     yield from checks[found["name"]](machine, found, warned)
+    yield from _c_library(machine, found)
     cuda = found["cuda"]
     if cuda and not machine.cards:
         yield f"{found['name']} with CUDA {cuda} for a machine without a card"
@@ -72,6 +74,14 @@ def faults(machine: Any, found: Mapping[str, Any], stack: Stack, warned: set[str
     odd = bool(cuda and toolkits) and found["name"] in extended and cuda.split(".")[0] not in toolkits
     if odd and "frameworks.toolkit" not in warned:
         yield f"{found['name']} {found['version']} with CUDA {cuda} is beside toolkits that do not compile for it, and nothing says so"
+
+
+def _c_library(machine: Any, found: Mapping[str, Any]) -> Iterator[str]:
+    for each in rows("frameworks", "glibc"):
+        mine = re.split(r"[\[=]", found["requirements"][0])[0] == each["package"]
+        needs = each["needs"].get(machine.arch)
+        if mine and between(found["version"], each) and needs and machine.glibc and below(machine.glibc, needs):
+            yield f"the wheels of {found['name']} {found['version']} are for glibc {needs}, here is {machine.glibc}"
 
 
 def _boards(machine: Any, found: Mapping[str, Any]) -> Iterator[str]:

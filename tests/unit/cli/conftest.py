@@ -163,10 +163,13 @@ class FakeAnsible:
             on_event({"event": "playbook_on_stats", "event_data": self._stats(events)})
         return self.rc, self.status
 
-    def aggregate(self, run_dir: Path, verb: str, unreachable: Any, failed: Any, not_reached: Any = ()) -> None:
-        self.reports.append(
-            {"run_dir": run_dir, "verb": verb, "unreachable": unreachable, "failed": failed, "not_reached": not_reached}
-        )
+    def aggregate(
+        self, run_dir: Path, verb: str, unreachable: Any, failed: Any, not_reached: Any = (), ended: str = "done"
+    ) -> None:
+        told = {"unreachable": unreachable, "failed": failed, "not_reached": not_reached, "ended": ended}
+        self.reports.append({"run_dir": run_dir, "verb": verb, **told})
+        note = json.loads((run_dir / "run.json").read_text())
+        (run_dir / "run.json").write_text(json.dumps({**note, "verdict": "incomplete", "ended": ended}))
 
     @staticmethod
     def _stats(events: list[Event]) -> dict[str, dict[str, int]]:

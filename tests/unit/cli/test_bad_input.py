@@ -43,7 +43,7 @@ def inventory(tmp_path: Path) -> Path:
     [
         (["--gpu", "H1000"], "unknown card 'H1000'", "H100 PCIe"),
         (["--want", "kuda"], "unknown component 'kuda'", "cuda"),
-        (["--want", "cuda=99"], "no CUDA 99", "cuda=12.9"),
+        (["--want", "cuda=12.10"], "no CUDA 12.10", "cuda=12.9"),
         (["--frobnicate"], "unrecognized arguments: --frobnicate", "gpuwright up --help"),
         (["--wish", "absent.yml"], "the wish file absent.yml is not there", None),
         (["--wish", "torn.yml"], "the wish file torn.yml is not YAML", None),

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from gpuwright import exits
-from tests.unit.cli.conftest import plan_record, result_record
+from tests.unit.cli.conftest import check, plan_record, result_record
 
 REFUSAL = [{"rule": "r", "text": "t", "source": "s", "remedy": "m"}]
 
@@ -70,9 +70,10 @@ def test_a_judgement_passes_only_with_a_pass(verdict: str | None, expected: int)
 
 
 def test_a_judgement_of_a_wish_that_cannot_be_met_is_a_refusal() -> None:
-    assert exits.of_judgement(result_record("h", verdict="fail", conflicts=REFUSAL)) == 3
-    assert exits.of_judgement(result_record("h", verdict="pass", refusals=REFUSAL)) == 0
-    assert exits.of_judgement(result_record("h", error="unknown component", conflicts=REFUSAL)) == 2
+    finding = {"checks": [check("wish.conflict", "fail")]}
+    assert exits.of_judgement(result_record("h", verdict="fail", **finding)) == 3
+    assert exits.of_judgement(result_record("h", verdict="pass", checks=[check("wish.refused", "warn")])) == 0
+    assert exits.of_judgement(result_record("h", error="unknown component", **finding)) == 2
 
 
 def test_a_failed_reboot_wish_does_not_hide_a_failed_check() -> None:

@@ -61,7 +61,7 @@ def test_wheels_are_shown_with_the_packages_each_with_its_size(
     said = " ".join(gpuwright("plan").out.split())
     assert "torch 2.14.1+cu130 899.8 MB" in said
     assert "torchvision unverified" in said
-    assert "for 1 packages and 2 wheels, 1.2 GB on disk" in said
+    assert "for 1 package and 2 wheels, 1.2 GB on disk" in said
 
 
 def test_the_reasons_of_a_plan_are_shown_with_v(gpuwright: Callable[..., Any], ansible: FakeAnsible) -> None:
@@ -104,16 +104,13 @@ def test_a_conflict_is_refused_with_its_remedy(gpuwright: Callable[..., Any], an
 def test_a_lock_that_cannot_be_held_is_refused_by_the_verbs_that_only_look(
     gpuwright: Callable[..., Any], ansible: FakeAnsible, verb: str
 ) -> None:
-    row = {
-        "rule": "lock.node",
-        "text": "the lock cannot be held on this node",
-        "source": "the lock",
-        "remedy": "make one",
-    }
-    ansible.results = {"a": result_record("a", verdict="fail", conflicts=[row])}
+    told = {"measured": "lock.node", "reason": "the lock cannot be held on this node", "remedy": "make one"}
+    checks = [check("wish.conflict", "fail", **told), check("pcie.width", "fail", reason="the link is narrow")]
+    ansible.results = {"a": result_record("a", verdict="fail", checks=checks)}
     done = gpuwright(verb)
     assert done.code == 3
-    assert "the lock cannot be held on this node" in done.out
+    for words in ("the lock cannot be held on this node", "remedy: make one", "the link is narrow"):
+        assert words in done.out
 
 
 def test_a_refused_host_fails_its_task_and_is_still_told_by_its_plan(
@@ -661,7 +658,7 @@ def test_a_wish_file_that_is_no_mapping_is_bad_input(
 def _written(host: str, report: bool) -> list[dict[str, Any]]:
     """The events of a host that left its record, and of the report that the playbook wrote after it."""
     plan = event("runner_on_ok", host, resolved_action="gpuwright.node.plan")
-    closed = event("runner_on_ok", host, resolved_action="gpuwright.node.report", res={"report": "report.json"})
+    closed = event("runner_on_ok", host, resolved_action="gpuwright.node.report", res={"ended": True})
     return [plan, closed] if report else [closed, plan]
 
 

@@ -173,12 +173,21 @@ def test_a_lock_that_is_not_there_is_bad_input(gpuwright: Call, ansible: FakeAns
 
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize("other", ["--want", "--wish"])
-def test_a_lock_and_a_wish_together_are_bad_input(
+def test_a_lock_and_a_wish_for_another_version_are_bad_input(
     gpuwright: Call, ansible: FakeAnsible, lock: Path, tmp_path: Path, verb: str, other: str
 ) -> None:
-    (tmp_path / "wish.yml").write_text("cuda_versions: ['12.8']\n")
-    value = "cuda" if other == "--want" else str(tmp_path / "wish.yml")
+    (tmp_path / "wish.yml").write_text("cuda_versions: ['13.0']\n")
+    value, said = (
+        ("cuda=13.0", "cuda=13.0") if other == "--want" else (str(tmp_path / "wish.yml"), "cuda_versions: ['13.0']")
+    )
     done = gpuwright(verb, "--yes", "--lock", str(lock), other, value)
     assert done.code == 2
-    assert f"--lock and {other} speak about the same versions" in done.err
+    assert "the lock and" in done.err
+    assert said in done.err
     assert not ansible.requests
+
+
+def test_what_has_no_version_in_a_lock_is_wished_beside_it(gpuwright: Call, ansible: FakeAnsible, lock: Path) -> None:
+    ansible.plans = {"a": plan_record("a")}
+    assert gpuwright("plan", "-i", "a,", "--lock", str(lock), "--want", "gpu-log", "--want", "cuda").code == 0
+    assert ansible.requests[0].extra_vars["gpuwright_want"] == ["gpu-log", "cuda"]

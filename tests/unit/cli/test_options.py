@@ -92,6 +92,13 @@ def test_an_option_before_the_command_is_told_where_it_stands(gpuwright: Callabl
     assert "did you mean" not in done.err
 
 
+def test_a_component_without_its_option_is_told_with_it(gpuwright: Callable[..., Any]) -> None:
+    done = gpuwright("resolve", "jax>=0.6", "cudnn", "--gpu", "H100")
+    assert done.code == 2
+    assert "what is wanted stands behind --want: gpuwright resolve --want 'jax>=0.6' --want cudnn" in done.err
+    assert "--want" not in gpuwright("size", "llama-3.1-8b", "llama-3.1-70b").err
+
+
 def test_a_wrong_verb_names_the_near_one(gpuwright: Callable[..., Any]) -> None:
     done = gpuwright("plna")
     assert done.code == 2

@@ -132,20 +132,20 @@ def test_a_download_that_can_be_watched_says_how_far_it_is_and_how_long_it_will_
     clock, done = Clock(), iter(range(210_000_000, 3_400_000_000, 10_000_000))
     far: dict[str, Any] = {}
     state = progress.State(clock=clock, read=far.get)
-    state.take(event("runner_on_start", "a", "Install torch", role="frameworks"))
+    state.take(event("runner_on_start", "a", "Install the wheels", role="frameworks"))
     said = []
     for second in range(1, 126):
         clock.now = second
         far["a"] = {"done": next(done), "total": 3_400_000_000} if second < 100 else None
         if second == 100:
-            state.take(event("runner_on_ok", "a", "Install torch", role="frameworks"))
+            state.take(event("runner_on_ok", "a", "Install the wheels", role="frameworks"))
             state.take(event("runner_on_start", "a", "Check", role="frameworks"))
         state.look()
         said += state.signs()
     assert said == [
-        "[a] frameworks: at work for 30 s (about 500.0 MB of 3.4 GB, 5 min left): Install torch",
-        "[a] frameworks: at work for 60 s (about 800.0 MB of 3.4 GB, 4 min left): Install torch",
-        "[a] frameworks: at work for 90 s (about 1.1 GB of 3.4 GB, 4 min left): Install torch",
+        "[a] frameworks: at work for 30 s (about 500.0 MB of 3.4 GB, 5 min left): Install the wheels",
+        "[a] frameworks: at work for 60 s (about 800.0 MB of 3.4 GB, 4 min left): Install the wheels",
+        "[a] frameworks: at work for 90 s (about 1.1 GB of 3.4 GB, 4 min left): Install the wheels",
         "[a] frameworks: at work for 2 min 00 s: Check",
     ]
 
@@ -153,10 +153,10 @@ def test_a_download_that_can_be_watched_says_how_far_it_is_and_how_long_it_will_
 def test_a_download_that_begins_anew_is_timed_anew() -> None:
     clock, far = Clock(), {"done": 900, "total": 1000}
     state = progress.State(clock=clock, read=lambda _host: far)  # type: ignore[arg-type, return-value]  # as a file has it
-    state.take(event("runner_on_start", "a", "Install torch", role="frameworks"))
+    state.take(event("runner_on_start", "a", "Install the wheels", role="frameworks"))
     for clock.now, far["done"], far["total"] in ((1, 0, 1000), (31, 900, 1000), (61, 100, 1000)):
         state.look()
-    assert state.signs() == ["[a] frameworks: at work for 61 s (about 100 B of 1 kB): Install torch"]
+    assert state.signs() == ["[a] frameworks: at work for 61 s (about 100 B of 1 kB): Install the wheels"]
 
 
 def test_how_far_a_host_is_comes_from_the_runs_directory(tmp_path: Path) -> None:

@@ -35,6 +35,18 @@ def test_without_an_inventory_the_run_is_about_this_machine(tmp_path: Path) -> N
     assert host["gpuwright_local"] is True
 
 
+def test_a_file_of_variables_without_an_end_is_refused_before_ansible_reads_it(tmp_path: Path) -> None:
+    lines = ["a0: &a0 [x, x]", *(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]" for n in range(1, 40))]
+    path = tmp_path / "endless.yml"
+    path.write_text("\n".join(lines))
+    with pytest.raises(BadInput, match=r"endless\.yml stands for more than 200000 values"):
+        built(tmp_path, "plan", "-e", f"@{path}")
+    # Ansible's own tags, an encrypted file and what is no YAML are Ansible's to read.
+    for text in ("a: &b !vault x\nc: *b\nd: !unsafe '{{ x }}'", "$ANSIBLE_VAULT;1.1;AES256\n3132\n", "a: [*"):
+        path.write_text(text)
+        assert built(tmp_path, "plan", "-e", f"@{path}").user_vars == (f"@{path}",)
+
+
 def test_the_interpreter_of_this_machine_is_the_systems_where_there_is_one() -> None:
     def interpreter(python: str | None) -> str:
         return str(request.local_inventory(python)["all"]["hosts"]["localhost"]["ansible_python_interpreter"])
@@ -83,6 +95,11 @@ def test_options_become_the_variables_of_the_playbook(tmp_path: Path) -> None:
 def test_packages_that_may_go_are_named_to_the_playbook(tmp_path: Path) -> None:
     wanted = built(tmp_path, "up", "--allow-remove", "company-vpn", "--allow-remove", "old")
     assert wanted.extra_vars["gpuwright_allow_remove"] == ["company-vpn", "old"]
+
+
+def test_sources_that_may_be_built_are_named_to_the_playbook(tmp_path: Path) -> None:
+    wanted = built(tmp_path, "up", "--user", "--allow-source", "antlr4-python3-runtime")
+    assert wanted.extra_vars["gpuwright_allow_source"] == ["antlr4-python3-runtime"]
 
 
 @pytest.mark.parametrize(

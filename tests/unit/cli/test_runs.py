@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -50,6 +51,11 @@ def make(folder: Path, name: str, age_days: float = 0, *, verdict: str | None = 
     return path
 
 
+def at_work(path: Path) -> None:
+    """Hold the mark of a run as its process does, until this process ends."""
+    fcntl.flock(os.open(path / paths.MARKER, os.O_RDONLY), fcntl.LOCK_SH)
+
+
 def test_runs_are_listed_newest_first(folder: Path, gpuwright: Callable[..., Done]) -> None:
     assert gpuwright("runs").err.startswith("there are no runs in ")
     make(folder, "20261119T100000Z-1", 1, verdict=None)
@@ -59,9 +65,10 @@ def test_runs_are_listed_newest_first(folder: Path, gpuwright: Callable[..., Don
     done = gpuwright("runs")
     assert done.code == 0
     assert [line.split()[0] for line in done.out.splitlines()[1:]] == ["20261120T100000Z-2", "20261119T100000Z-1"]
-    assert "cut off" in done.out
-    (newest, _cut) = gpuwright("runs", "--json").json["runs"]
-    assert (newest["verb"], newest["verdict"], newest["hosts"]) == ("up", "fail", 3)
+    assert done.out.splitlines()[-1].endswith("killed")
+    newest, killed = gpuwright("runs", "--json").json["runs"]
+    assert (newest["verb"], newest["verdict"], newest["ended"], newest["hosts"]) == ("up", "fail", "done", 3)
+    assert killed["ended"] == "killed"
 
 
 @pytest.mark.parametrize("name", ["last", "20261120", "20261120T100000Z-2"])
@@ -101,13 +108,13 @@ def test_the_page_is_opened_where_there_is_a_browser(
         (("--keep", "3"), "give --prune too"),
         (("last", "--prune"), "--prune takes no run"),
         (("--prune", "--keep", "many"), "no number"),
-        (("20261118",), "has no report"),
+        (("20261118",), "is at work and has no report yet"),
     ],
 )
 def test_what_cannot_be_meant_is_bad_input(
     folder: Path, gpuwright: Callable[..., Done], words: tuple[str, ...], said: str
 ) -> None:
-    make(folder, "20261118T100000Z-0", verdict=None)
+    at_work(make(folder, "20261118T100000Z-0", verdict=None))
     make(folder, "20261120T100000Z-2")
     done = gpuwright("runs", *words)
     assert done.code == 2
@@ -121,16 +128,16 @@ def test_runs_are_kept_by_number_and_age(folder: Path, gpuwright: Callable[..., 
     (folder / "20261001T100000Z-other" / paths.MARKER).unlink()
     assert runs.prune(keep=100, days=85)
     assert len(runs.known()) == 9  # 0 to 80 days
-    assert gpuwright("runs", "--prune", "--keep", "7").out == "2 runs removed, 7 are left\n"
+    assert gpuwright("runs", "--prune", "--keep", "7").out == "2 runs removed, 7 left\n"
     runs.prune(days=0)
     assert len(runs.known()) == 5  # the newest few stay whatever their age
     assert (folder / "20261001T100000Z-other").is_dir()
 
 
-def test_a_run_that_may_still_be_at_work_stays(folder: Path) -> None:
+def test_a_run_at_work_stays(folder: Path) -> None:
     make(folder, "20261120T100000Z-2")
-    make(folder, "20261119T100000Z-1", verdict=None)
-    make(folder, "20261118T100000Z-1", 2, verdict=None)
+    at_work(make(folder, "20261119T100000Z-1", 2, verdict=None))
+    make(folder, "20261118T100000Z-1", verdict=None)
     assert [run.name for run in runs.prune(keep=1)] == ["20261118T100000Z-1"]
 
 

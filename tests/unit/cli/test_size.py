@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,17 +66,20 @@ def _figures(answer: dict[str, Any]) -> list[dict[str, Any]]:
 def test_a_page_is_no_wider_than_one(words: tuple[str, ...], gpuwright: Callable[..., Any]) -> None:
     said = gpuwright("size", *words).out
     assert max(map(len, said.splitlines())) <= 100
-    assert "fit" in said.splitlines()[1]
+    # The first line is the answer.
+    assert said.split()[0].strip(":,") in ("yes", "no")
+    assert "fit" in " ".join(said.splitlines()[:2])
 
 
 def test_the_verdict_comes_first_and_says_how_much_of_what(gpuwright: Callable[..., Any]) -> None:
     said = gpuwright("size", "llama-3.1-8b", "--gpu", "4090").out
-    assert "llama-3.1-8b: 8.03 B parameters, inference in bf16, 1 × 8192 tokens" in said
-    assert "fits on GeForce RTX 4090: 17.5 GiB of 23.7 GiB a card" in said
+    assert said.startswith("yes: fits on GeForce RTX 4090: 17.5 GiB of 23.7 GiB a card; from $0.")
+    assert "llama-3.1-8b: 8.03 B parameters, inference in bf16 by vllm, 1 × 8192 tokens" in said
 
 
 def test_the_smallest_set_that_fits_is_looked_for(gpuwright: Callable[..., Any]) -> None:
     answer = gpuwright("size", "llama-3.1-70b", "--json").json
+    # Of single cards it fits on H200, H20, B200 and more; the cheapest token is that of an H200.
     assert (answer["gpu"], answer["cards"]) == ("H200 SXM", 1)
     fewest = {each["gpu"]: each["cards"] for each in answer["options"]}
     assert fewest["H100 SXM5 80GB"] == 2
@@ -103,12 +107,28 @@ def test_a_preset_has_no_more_cards_than_its_machine(gpuwright: Callable[..., An
 
 
 @pytest.mark.parametrize(
-    ("batch", "bound"), [("1", "bound by a bandwidth of 3,350 GB/s"), ("2048", "bound by tensor cores of 989 TFLOPS")]
+    ("batch", "bound"),
+    [
+        ("1", "in vllm, bound by a bandwidth of 3,350 GB/s a card, of which weights are read at 92%"),
+        ("2048", "in vllm, bound by tensor cores of 989 TFLOPS a card, of which it reaches 58%"),
+    ],
 )
 def test_what_bounds_it_is_told(batch: str, bound: str, gpuwright: Callable[..., Any]) -> None:
     words = ("llama-3.1-8b", "--gpu", "h100", "--gpus", "8", "--context", "256", "--batch", batch)
     (rate,) = [row for row in gpuwright("size", *words, "--json").json["speed"] if row["name"] == "tokens a second"]
     assert bound in rate["text"]
+
+
+@pytest.mark.parametrize(("engine", "turns"), [("llama.cpp", True), ("transformers", True), ("trt-llm", False)])
+def test_what_an_engine_does_with_several_cards_is_told(
+    engine: str, turns: bool, gpuwright: Callable[..., Any]
+) -> None:
+    def text(*words: str) -> str:
+        found = gpuwright("size", "llama-3.1-8b", "--gpu", "4090", "--engine", engine, *words, "--json").json
+        return str(found["speed"][0]["text"])
+
+    assert ("hold whole layers and take turns" in text("--gpus", "2")) is turns
+    assert "take turns" not in text()
 
 
 def test_what_does_not_fit_says_why_and_what_helps(gpuwright: Callable[..., Any]) -> None:
@@ -134,9 +154,46 @@ def test_days_are_those_of_the_utilisation_that_is_told(gpuwright: Callable[...,
 
 
 def test_what_nobody_said_is_told_as_assumed(gpuwright: Callable[..., Any]) -> None:
-    assert gpuwright("size", "7B", "--json").json["assumed"] == {"context": 8192, "batch": 1}
-    assert gpuwright("size", "7B", "--context", "2k", "--batch", "4", "--json").json["assumed"] == {}
+    assert gpuwright("size", "7B", "--json").json["assumed"] == {
+        "context": 8192,
+        "batch": 1,
+        "weights": "bf16",
+        "engine": "vllm",
+    }
+    assert (
+        gpuwright(
+            "size", "7B", "--context", "2k", "--batch", "4", "--weights", "bf16", "--engine", "vllm", "--json"
+        ).json["assumed"]
+        == {}
+    )
+    assert gpuwright("size", "gpt-oss-20b", "--context", "2k", "--batch", "4", "--json").json["assumed"] == {
+        "engine": "vllm"
+    }
     assert "are assumed" in " ".join(gpuwright("size", "7B").out.split())
+
+
+#: As people ask it, with what they found: the cards that it fits on.
+_ASKED = [
+    ("llama-3.1-8b --train qlora --gpu 4090", 1),
+    ("7B --train qlora --gpu T4", 1),
+    ("llama-2-70b --train qlora --gpu a6000", 1),
+    ("gpt-oss-20b --gpu 4080", 1),
+    ("gpt-oss-120b --gpu H100", 1),
+    ("deepseek-r1 --gpu H200", 8),
+    ("Qwen/Qwen2.5-32B-Instruct-AWQ --gpu 4090", 1),
+    ("70B --weights q4_k_m --context 32k --gpu a6000", 2),
+    ("meta-llama/Llama-3.1-405B-Instruct-FP8 --gpu h100", 8),
+    # A K80 is two GPUs of 12 GB.
+    ("llama-3.1-8b --gpu k80", 2),
+]
+
+
+@pytest.mark.parametrize(("words", "cards"), _ASKED)
+def test_a_question_as_it_is_typed_is_answered_at_the_first_try(
+    words: str, cards: int, gpuwright: Callable[..., Any]
+) -> None:
+    found = gpuwright("size", *words.split(), "--json").json
+    assert (found["ok"], found["cards"]) == (True, cards)
 
 
 @pytest.mark.parametrize(
@@ -150,7 +207,24 @@ def test_what_nobody_said_is_told_as_assumed(gpuwright: Callable[..., Any]) -> N
         (("7B", "--gpu", "4090", "--gpus", "-3"), "--gpus has to be a number from 1 on"),
         (("7B", "--gpu", "4090", "--gpus", "1.5"), "--gpus has to be a whole number"),
         (("7B", "--gpu", "4090", "--gpus", "99999999999"), "at most 10000000"),
-        (("7B", "--gpu", "4090", "--gpus", "3"), "have to divide"),
+        (("7B", "--gpu", "4090", "--gpus", "97"), "have to divide"),
+        (("7B", "--gpu", "2x4090", "--gpus", "2"), "names 2 cards already"),
+        (("7B", "--train", "lora", "--weights", "fp8"), "LoRA keeps them in 16 bits"),
+        (("7B", "--train", "--kv-bits", "8"), "training has none"),
+        (("7B", "--train", "--engine", "vllm"), "trains nothing"),
+        (("7B", "--train", "--offload"), "leaves weights on the host where a model answers"),
+        (("7B", "--train", "--rank", "8"), "add --train lora or qlora"),
+        (("7B", "--rank", "8"), "add --train lora or qlora"),
+        (("7B", "--precision", "bf16"), "add --train"),
+        (("7B", "--optimizer", "sgd"), "add --train"),
+        (("7B", "--micro-batch", "2"), "say with --batch how many"),
+        (("7B", "--recompute", "none"), "add --train"),
+        (("7B", "--attention", "flash"), "add --train"),
+        (("7B", "--kernels", "fused"), "add --train"),
+        (("7B", "--mfu", "40%"), "add --train"),
+        (("7B", "--offload", "--engine", "vllm"), "leave out --engine vllm"),
+        (("7B", "--train", "--gpu", "3090", "--gpu", "4090"), "cards of several kinds are not counted in training"),
+        (("7B", "--engine", "vllm", "--gpu", "3090", "--gpu", "4090"), "with --engine llama.cpp alone"),
         (("7B", "--context", "0"), "--context has to be at least 1"),
         (("7B", "--context", "8KB"), "--context has to be a number"),
         (("7B", "--batch", "nan"), "--batch has to be a number"),
@@ -159,7 +233,7 @@ def test_what_nobody_said_is_told_as_assumed(gpuwright: Callable[..., Any]) -> N
         (("7B", "--train", "--mfu", "140%"), "a share above 0 and up to 1"),
         (("7B", "--train", "--mfu", "0"), "a share above 0 and up to 1"),
         (("7B", "--train", "everything"), "invalid choice: 'everything'"),
-        (("7B", "--weights", "int3"), "invalid choice: 'int3'"),
+        (("7B", "--weights", "int3"), "has to be a format of weights, found 'int3'"),
         (("llama-2-7b", "--context", "1M"), "beyond all that stretches it"),
         (("7B", "--gpu", "MI300X"), "is a GPU of AMD"),
     ],
@@ -169,4 +243,101 @@ def test_bad_input_gets_one_clear_message(words: tuple[str, ...], said: str, gpu
     assert done.code == 2
     assert said in done.err
     assert "Traceback" not in done.err
-    assert gpuwright("size", *words, "--json").json["ok"] is False
+    told = gpuwright("size", *words, "--json").json
+    Draft202012Validator(SCHEMA).validate(told)
+    assert (told["ok"], said in told["error"]) == (False, True)
+
+
+# the first line, and help -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "first"),
+    [
+        ("llama-3.1-8b --gpu 4090", "yes: fits on GeForce RTX 4090: "),
+        ("llama-3.1-70b --gpu h100", "no on one H100 SXM5 80GB (136.3 GiB of 79.0 GiB); fits on 2 × H100 SXM5 80GB "),
+        ("llama-3.1-70b --gpu h100 --gpus 1", "no: does not fit on H100 SXM5 80GB: 136.3 GiB of 79.0 GiB a card"),
+        ("llama-3.1-70b --gpu 4090 --gpus 2", "no: does not fit on 2 × GeForce RTX 4090 (tensor parallel over 2): "),
+        ("llama-3.1-8b", "yes: fits on "),
+        (
+            "llama-3.1-8b --gpu 3090+3060",
+            "yes: fits on GeForce RTX 3090 + GeForce RTX 3060 12GB (pipeline parallel over 2): ",
+        ),
+    ],
+)
+def test_the_first_line_says_yes_or_no_on_what_and_for_how_much(
+    words: str, first: str, gpuwright: Callable[..., Any]
+) -> None:
+    done = gpuwright("size", *words.split())
+    line = " ".join(done.out.split("\n  ", maxsplit=1)[0].split())
+    assert line.startswith(first)
+    assert ("an hour" in line) is (done.code == 0 and "3060" not in words)
+
+
+def test_help_begins_with_five_examples_that_answer_and_has_nothing_of_other_verbs(
+    gpuwright: Callable[..., Any],
+) -> None:
+    said = gpuwright("size", "--help").out
+    head, *examples = said[: said.index("\n\n")].splitlines()
+    assert (head, len(examples)) == ("examples:", 5)
+    for example in examples:
+        assert gpuwright(*shlex.split(example, comments=True)[1:]).code == 0
+    assert not {"--extra-vars", "--vault-password-file", "--check", "--yes", "playbook", "wish"} & set(said.split())
+
+
+# options without effect -------------------------------------------------------------------------------
+
+_VALUES = {
+    "--weights": ("fp8", "q4_k_m"),
+    "--kv-bits": ("8", "4"),
+    "--engine": ("llama.cpp", "transformers", "trt-llm"),
+    "--context": ("3k",),
+    "--batch": ("3",),
+}
+_TRAINING_VALUES = {
+    "--precision": ("bf16", "fp32", "megatron"),
+    "--optimizer": ("sgd", "adamw-8bit"),
+    "--micro-batch": ("2", "4"),
+    "--recompute": ("full", "none", "selective"),
+    "--attention": ("eager",),
+    "--kernels": ("fused",),
+    "--rank": ("64",),
+    "--mfu": ("33%",),
+    "--context": ("3k",),
+    "--batch": ("3",),
+    "--tokens": ("1T",),
+}
+
+
+@pytest.mark.parametrize("model", ["llama-3.1-8b", "mixtral-8x7b", "7B", "mamba-2.8b", "bge-m3"])
+@pytest.mark.parametrize("job", [(), ("--train", "full"), ("--train", "lora"), ("--train", "qlora")], ids=" ".join)
+def test_an_option_changes_the_answer_or_is_named_or_refused(
+    model: str, job: tuple[str, ...], gpuwright: Callable[..., Any]
+) -> None:
+    usual = ("size", model, *job, "--gpu", "h100", "--gpus", "8", "--json")
+    without = gpuwright(*usual).json
+    for option, values in (_TRAINING_VALUES if job else _VALUES).items():
+        answers = [gpuwright(*usual, option, value).json for value in values]
+        for value, found in zip(values, answers, strict=True):
+            named = any(option in row["text"] for row in found.get("warnings", ()))
+            assert "error" in found or named or _figures(found) != _figures(without) or _default(found, without), (
+                option,
+                value,
+            )
+
+
+def _default(found: dict[str, Any], without: dict[str, Any]) -> bool:
+    """Whether what was given is what is assumed."""
+    return bool(found["job"] == without["job"])
+
+
+def test_an_option_that_changes_nothing_is_named(gpuwright: Callable[..., Any]) -> None:
+    def told(*words: str) -> list[str]:
+        rows = gpuwright("size", *words, "--json").json["warnings"]
+        return [row["text"] for row in rows if row["rule"] == "option"]
+
+    cut = ("llama-3.2-1b", "--train", "--gpu", "h100", "--batch", "1", "--micro-batch", "4")
+    assert told(*cut) == ["--micro-batch 4 changes nothing in this answer"]
+    assert told("llama-3.2-1b", "--train", "--gpu", "h100", "--batch", "4", "--micro-batch", "4") == []
+    # What is said as it would be assumed is no option without effect.
+    assert told("llama-3.1-8b", "--gpu", "4090", "--context", "8k", "--weights", "bf16", "--kv-bits", "16") == []

@@ -135,3 +135,15 @@ def test_a_model_that_is_none_is_refused_before_a_host_is_asked(
     assert long.code == 2
     assert "beyond all that stretches it" in long.err
     assert machine.asked == 0
+
+
+def test_what_is_coupled_over_hosts_is_told_and_no_layer_is_cut_between_them(
+    gpuwright: Callable[..., Any], hosts: Cards
+) -> None:
+    hosts.samples = {f"gpu{number}": answer(f"gpu{number}", sample(), sample(1)) for number in range(2)}
+    words = ("size", "70B", "--weights", "bf16", "--context", "32k", "--batch", "8", "-i", "gpu[0:1],")
+    (found,) = gpuwright(*words, "--json").json["together"]
+    assert (found["cards"], found["layout"]) == (4, "tensor parallel over 2, pipeline parallel over 2")
+    (warning,) = [row for row in found["warnings"] if row["rule"] == "network"]
+    assert "4 cards are 2 hosts of 2, coupled over the network: 400 Gb/s for each card" in warning["text"]
+    assert "warning: together: 4 cards are 2 hosts" in " ".join(gpuwright(*words).out.split())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -63,14 +64,19 @@ def test_the_parts_of_the_bar_stand_beside_each_other_up_to_what_is_needed(
     assert sum(rects[-1]) / 1000 == pytest.approx(answer["needed"]["value"] / answer["room"], abs=0.01)
 
 
+def shown(answer: dict[str, Any]) -> list[Any]:
+    """The lines of the ways to rent and of the cheapest to own."""
+    return list(answer["plot"][: len(answer["plot"]) - len(answer["own"]) + 1])
+
+
 def test_the_plot_has_a_line_for_each_way_and_stays_in_its_frame(
     page: Callable[..., str], gpuwright: Callable[..., Any]
 ) -> None:
     words = ("cost", "--gpu", "h100", "--gpus", "64")
     lines = re.findall(r'<polyline [^>]*points="([^"]+)"', page(*words))
-    assert len(lines) == len(gpuwright(*words, "--json").json["plot"]) >= 3
+    assert len(lines) == len(shown(gpuwright(*words, "--json").json)) >= 3
     points = [tuple(map(float, point.split(","))) for line in lines for point in line.split()]
-    assert all(90 <= x <= 980 and 15 <= y <= 360 for x, y in points)
+    assert all(0 <= x <= 1000 and 0 <= y <= 400 for x, y in points)
 
 
 def test_a_name_with_markup_is_text(page: Callable[..., str], tmp_path: Path) -> None:
@@ -90,8 +96,31 @@ def test_a_page_that_cannot_be_written_is_bad_input(gpuwright: Callable[..., Any
     assert "the page /nowhere/page.html cannot be written" in done.err
 
 
-@pytest.mark.skipif(BROWSER is None, reason="no browser is installed (apt-get install chromium-headless-shell)")
+needs_browser = pytest.mark.skipif(
+    BROWSER is None, reason="no browser is installed (apt-get install chromium-headless-shell)"
+)
+
+
+def test_a_narrow_page_has_the_unit_of_each_number_beside_it(page: Callable[..., str]) -> None:
+    text = page(*PAGES[3])
+    assert re.search(r'<td class="number beside" data-head="USD/h">[\d.]+</td>', text)
+    assert re.search(r'<td class="number also" data-head="3 years">', text)
+
+
+@needs_browser
 def test_no_word_breaks_inside_and_nothing_scrolls_sideways_at_any_width(
     page: Callable[..., str], tmp_path: Path
 ) -> None:
     assert [faults_of(page(*words), tmp_path) for words in (SIZE, PAGES[3])] == [[], []]
+
+
+@needs_browser
+@pytest.mark.parametrize("words", PAGES, ids=" ".join)
+def test_it_prints_on_two_pages(words: tuple[str, ...], page: Callable[..., str], tmp_path: Path) -> None:
+    page(*words)
+    printed = tmp_path / "page.pdf"
+    to_pdf = ["--no-pdf-header-footer", f"--print-to-pdf={printed}", (tmp_path / "page.html").as_uri()]
+    subprocess.run(
+        [str(BROWSER), "--headless", "--no-sandbox", "--disable-gpu", *to_pdf], check=True, capture_output=True
+    )
+    assert len(re.findall(rb"/Type */Page\b", printed.read_bytes())) in (1, 2)

@@ -30,6 +30,7 @@ def record(
         "held": not drift if version else None,
         "drift": list(drift),
         "unknown": unknown or {},
+        "faults": [],
         "cards": ["H100", "H100"],
         "proof": proof,
     }

@@ -53,6 +53,7 @@ def test_it_is_said_to_nobody_that_root_would_see_more(
         (("up", "--user", "-i", "a,"), "gpuwright_user: true and ansible_become: false"),
         (("up", "--user", "-K"), "-K asks for its password"),
         (("upgrade", "--user", "--security"), "--security is about the driver and its packages"),
+        (("up", "--allow-source", "antlr4"), "--allow-source has code of others run with the run"),
     ],
 )
 def test_what_does_not_go_with_it_is_bad_input(

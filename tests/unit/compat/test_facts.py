@@ -241,3 +241,35 @@ def test_dali_that_is_sources_only_is_not_real(shelf: Shelf) -> None:
     rows = read(shelf, compat_facts.dali, libraries={"dali": since("1.52.0")})["dali"]
     assert (rows["1.52.0",]["real"], rows["1.52.0",]["python"]) == (False, [])
     assert (rows["1.53.0",]["wheels"], rows["1.53.0",]["python"]) == ({"cuda120": ["x86_64"]}, ["3.9", "3.10"])
+
+
+# the C library -------------------------------------------------------------------------------------------
+
+
+def test_releases_whose_wheels_need_the_same_c_library_are_one_span(shelf: Shelf) -> None:
+    for version, tag in (
+        ("1.0", "manylinux_2_31"),
+        ("1.1", "manylinux_2_28"),
+        ("1.2", "manylinux_2_28"),
+        ("2.0", "manylinux2014"),
+    ):
+        shelf.put("vllm", version, f"cp38-abi3-{tag}_x86_64")
+    shelf.put("vllm", "3.0", "cp38-abi3-manylinux_2_40_x86_64")
+    releases = [{"version": version} for version in ("1.0", "1.1", "1.2", "2.0")]
+    tables = {"vllm": {"releases": releases}}
+    empty = {table: {"releases": [{"version": "1"}]} for table in ("onnxruntime", "tensorflow", "pytorch")}
+    assert read(shelf, compat_facts.glibc, **{**empty, **tables})["glibc"] == {
+        ("vllm", "1.0"): {"to_version": "1.0", "needs": {"x86_64": "2.31"}},
+        ("vllm", "1.1"): {"to_version": "1.2", "needs": {"x86_64": "2.28"}},
+        ("vllm", "2.0"): {"to_version": "2.0", "needs": {"x86_64": "2.17"}},
+    }
+
+
+def test_every_release_of_a_partner_is_read_that_stands_since_the_first_torch(shelf: Shelf) -> None:
+    torch(shelf, "2.1.0")
+    for version in ("2.0.9", "2.1.0", "2.11.0", "2.11.1"):
+        shelf.put("torchaudio", version, "py3-none-manylinux_2_28_x86_64", requires=["torch>=2.0"])
+    shelf.put("torchaudio", "2.11.2", "py3-none-manylinux_2_28_x86_64", yanked=True)
+    ours = [{"version": "2.1.0", "torchvision": None, "torchaudio": "2.1.0"}]
+    found = read(shelf, compat_facts.pytorch, pytorch={"releases": ours})["partner_releases"]
+    assert found["torchaudio",] == {"releases": ["2.1.0", "2.11.0", "2.11.1"]}

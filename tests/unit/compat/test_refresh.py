@@ -119,7 +119,21 @@ def world(shelf: Shelf, compat: Write) -> Path:
     bulletin = {"component": "driver", "branch": "580", "floor": "580.1", "bulletin": "5000", "date": "2026-05"}
     system = {"os": "debian-13", "nvidia_repository": "debian13", "cuda_first": "12.9", "nvidia_first_branch": "580"}
     return compat(
-        pytorch={"releases": [{**torch, **SEEN}], "variants": [{**variant, **SEEN}], "partner_pythons": []},
+        pytorch={
+            "releases": [{**torch, **SEEN}],
+            "variants": [{**variant, **SEEN}],
+            "partner_pythons": [],
+            "partner_releases": [
+                {"package": "torchaudio", "releases": ["2.1.0"], **SEEN},
+                {"package": "torchvision", "releases": ["0.16.0"], **SEEN},
+            ],
+        },
+        frameworks={
+            "glibc": [
+                {"package": name, "from_version": version, "to_version": version, "needs": {"x86_64": "2.28"}, **SEEN}
+                for name, version in (("onnxruntime", "1.29.0"), ("tensorflow", "2.13.0"), ("vllm", "0.33.0"))
+            ]
+        },
         tensorflow={"releases": [{**tensorflow, **SEEN}]},
         jax={"releases": [{**jax, **SEEN}], "plugins": [{**plugin, **SEEN}]},
         onnxruntime={"releases": [{**onnxruntime, **SEEN}]},
@@ -203,6 +217,7 @@ def test_nothing_new_changes_nothing_but_the_day(world: Path, shelf: Shelf) -> N
         changed = [line for line in path.read_text().splitlines() if line not in before[path.name]]
         # Vendors did not answer: what only they know is as old as before.
         wheels = path.stem in (
+            "frameworks",
             "pytorch",
             "tensorflow",
             "jax",

@@ -57,12 +57,12 @@ def test_an_index_that_tells_no_dates_contradicts_none() -> None:
 def test_an_exception_explains_its_own_difference_and_no_other() -> None:
     ours = [{"version": "2.1", "date": "2024-05-01", "arch": []}]
     theirs = nccl({"2.1": {"date": "2024-06-01", "arch": ["x86_64"]}})
-    rows = [{"table": "nccl", "keys": ["2.1"], "field": "date"}]
+    rows = [{"table": "nccl", "key": "2.1", "field": "date"}]
     assert compare(ours, theirs, rows) == [("2.1", "arch", [], ["x86_64"])]
 
 
 def test_an_exception_that_explains_nothing_any_more_is_a_difference() -> None:
-    rows = [{"table": "nccl", "keys": ["2.1"], "field": "date"}]
+    rows = [{"table": "nccl", "key": "2.1", "field": "date"}]
     found = compare([{"version": "2.1", "date": "2024-05-01"}], nccl({"2.1": {"date": "2024-05-01"}}), rows)
     assert found == [("2.1", "date", "an exception", "nothing that differs: remove it")]
 

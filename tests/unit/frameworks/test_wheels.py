@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -65,6 +66,33 @@ def test_what_there_is_only_a_source_of_is_refused_by_its_name_and_nothing_is_in
     )
     assert frozen() == {}
     assert not site.canary.exists()
+
+
+def test_requirements_that_do_not_go_together_are_told_as_pip_knows_them_and_the_index_is_not_blamed(
+    site: Site, environment: Path, frozen: Frozen
+) -> None:
+    site.wheel("own", "jax", "0.10", "numpy>=2")
+    site.wheel("own", "numpy", "1.26")
+    site.wheel("own", "numpy", "2.3")
+    asked: Any = {"requirements": ["jax==0.10"], "index_url": site.url("own")}
+    answer = call(wheels, environment=str(environment), constraints=["numpy<2"], **asked)
+    assert answer["failed"]
+    assert "jax 0.10 depends on numpy>=2; The user requested (constraint) numpy<2. What to do" in answer["msg"]
+    assert "can be reached" not in answer["msg"]
+    assert frozen() == {}
+    # What the remedy says: the limit is left out.
+    assert "numpy==2.3" in call(wheels, environment=str(environment), constraints=[], **asked)["installed"]
+
+
+def test_a_user_is_not_told_that_code_would_run_as_root(
+    site: Site, environment: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.source("own", "lit", "3.0")
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    said = install(environment, "lit", index_url=site.url("own"))["msg"]
+    assert "Found only sources of lit" in said
+    assert "as root" not in said
+    assert "in a run of your own: gpuwright up --user … --allow-source lit" in said
 
 
 def test_a_source_is_built_where_the_tables_name_it(site: Site, environment: Path) -> None:

@@ -9,7 +9,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,8 @@ class Place:
     """A run's files, and what must not be touched or read."""
 
     path: Path
+    #: Plays after the first.
+    then: Sequence[dict[str, Any]] = ()
 
     @property
     def canary(self) -> Path:
@@ -77,7 +79,7 @@ class Place:
         }
         inventory, book = self.path / "hosts.yml", self.path / "book.yml"
         inventory.write_text(yaml.safe_dump({"all": {"hosts": hosts, "vars": given}}))
-        book.write_text(yaml.safe_dump([{"hosts": "all", "gather_facts": False, "tasks": tasks}]))
+        book.write_text(yaml.safe_dump([{"hosts": "all", "gather_facts": False, "tasks": tasks}, *self.then]))
         set_ = {
             **os.environ,
             "ANSIBLE_COLLECTIONS_PATH": str(ROOT / "collections"),
@@ -285,6 +287,46 @@ def test_where_no_fact_is_a_variable_such_a_host_is_looked_at_as_its_inventory_s
     # A driver of a file is not looked for in an index.
     assert f"{FIRST} answered package_index" in run.stdout
     assert not (place.path / "elsewhere").exists()
+
+
+@pytest.mark.parametrize(
+    "answered", [{"monitoring_address": "192.0.2.66", "monitoring_gpu_port": 1234}, {"monitoring_gpu_port": "xx"}]
+)
+def test_what_a_node_answers_is_no_target_and_no_fault_in_the_plan_of_a_server_of_metrics(
+    tmp_path: Path, answered: dict[str, Any]
+) -> None:
+    place = place_at(tmp_path)
+    Tree(tmp_path / "tree").file("/lib64/ld-linux-x86-64.so.2", "")  # tells the architecture
+    for of, variables in {
+        "group_vars/all": {"gpuwright_want": ["monitoring=smi"], "monitoring_address": "0.0.0.0"},  # noqa: S104
+        "host_vars/a": {"gpuwright_want": ["monitoring-server"]},
+    }.items():
+        path = tmp_path / f"{of}.yml"
+        path.parent.mkdir()
+        path.write_text(yaml.safe_dump(variables))
+    answer = json.dumps({"changed": True, "rc": 0, "stdout": "", "ansible_facts": answered}).encode()
+    tasks: list[dict[str, Any]] = [{"ansible.builtin.command": "true"}, {"gpuwright.node.plan": {}}]
+    run = place.play(tasks, {FIRST: honest.said(honest.bare()).encode()}, to_ansibles=answer)
+    assert f"of {FIRST} set by an answer" in run.stdout
+    targets = looked_at(place, "a", "plans")["stack"]["monitoring_server"]["targets"]
+    assert {each["address"] for each in targets if each["host"] != FIRST} == {"z:9400", "z:9100"}
+    assert {each["address"] for each in targets if each["host"] == FIRST} <= {f"{FIRST}:9400", f"{FIRST}:9100"}
+
+
+def test_what_a_node_answers_makes_no_waves_of_a_proof(tmp_path: Path) -> None:
+    (_observe, prove) = yaml.safe_load((ROOT / "playbooks/validate.yml").read_text())
+    answer = json.dumps({"changed": True, "rc": 0, "stdout": "", "ansible_facts": {"gpuwright_serial": "xx"}}).encode()
+    then = [
+        {"import_playbook": str(ROOT / "playbooks/observe.yml"), "vars": {"gpuwright_verb": "doctor"}},
+        {**prove, "become": False, "tasks": [{"ansible.builtin.debug": {"msg": "went on"}}]},
+    ]
+    bare = honest.said(honest.bare()).encode()
+    tasks: list[dict[str, Any]] = [{"ansible.builtin.command": "true"}]
+    place = place_at(tmp_path)
+    place.then = then
+    run = place.play(tasks, {FIRST: bare}, to_ansibles=answer, ANSIBLE_BECOME="False")
+    assert f"Found gpuwright_serial of {FIRST} set by an answer" in run.stdout
+    assert run.stdout.count("went on") == len(HONEST), run.stdout[-3000:]
 
 
 def test_a_host_that_says_nothing_is_unreachable_and_the_others_are_planned(tmp_path: Path) -> None:

@@ -112,6 +112,8 @@ FAULTS: dict[str, list[Fault]] = {
     ],
     "GpuXidWarning": [
         Fault({}, 0, xid_labels(63), new=xid(63)),
+        # A contained error of memory ends an application, and is none of it.
+        Fault({}, 0, xid_labels(94), new=xid(94)),
         # A number that nobody has heard of.
         Fault({}, 0, xid_labels(999), new=xid(999)),
     ],

@@ -286,6 +286,7 @@ def test_every_number_of_xid_has_one_class() -> None:
     assert sorted(code for name in classes for code in xid.codes(rows, name)) == numbers  # type: ignore[arg-type] # the words
     assert {79, 48, 95} <= set(xid.codes(rows, "critical"))
     assert {13, 31} <= set(xid.codes(rows, "application"))
+    assert 94 in xid.codes(rows, "warning"), "memory of the card, and no fault of the application that it ended"
     assert {45, 43} <= set(xid.codes(rows, "quiet"))
 
 

@@ -57,11 +57,13 @@ def test_the_devices_and_the_driver_are_read() -> None:
         "path": "/var/run/cdi/nvidia.yaml",
         "driver": "580.126.20",
         "devices": ["0", "GPU-e4e5f849-0ad9-0112-ec39-c768821d51fe", "1:0", "all"],
+        "nodes": ["/dev/nvidiactl", "/dev/nvidia0", "/dev/nvidia1"],
     }
     assert cdi.parse("/etc/cdi/n.json", JSON) == {
         "path": "/etc/cdi/n.json",
         "driver": "550.54.15",
         "devices": ["0", "all"],
+        "nodes": [],
     }
 
 
@@ -72,7 +74,7 @@ def test_what_is_none_of_the_cards_is_left_out(text: str) -> None:
 
 def test_a_specification_without_the_library_tells_no_driver() -> None:
     found = cdi.parse("/etc/cdi/n.yaml", "kind: nvidia.com/gpu\ndevices:\n  - name: all\n")
-    assert found == {"path": "/etc/cdi/n.yaml", "driver": None, "devices": ["all"]}
+    assert found == {"path": "/etc/cdi/n.yaml", "driver": None, "devices": ["all"], "nodes": []}
 
 
 def test_both_directories_are_looked_into(tmp_path: Path) -> None:
@@ -81,6 +83,19 @@ def test_both_directories_are_looked_into(tmp_path: Path) -> None:
         (tmp_path / path).write_text(YAML)
     found = cdi.observe(Host(str(tmp_path)))
     assert [each["path"] for each in found["specifications"]] == ["/etc/cdi/hand.yaml", "/var/run/cdi/nvidia.yaml"]
+
+
+def test_a_node_that_is_handed_out_and_is_not_there_is_lost(tmp_path: Path) -> None:
+    (tmp_path / "etc/cdi").mkdir(parents=True)
+    (tmp_path / "etc/cdi/nvidia.json").write_text(
+        '{"kind": "nvidia.com/gpu", "containerEdits": {"deviceNodes":'
+        ' [{"path": "/dev/nvidia0"}, {"path": "/dev/dri/card1", "hostPath": "/dev/dri/card1"}, {"path": "/dev/other"}]}}'
+    )
+    assert "lost" not in cdi.observe(Host(str(tmp_path)))["specifications"][0]
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "dev/nvidia0").touch()
+    (found,) = cdi.observe(Host(str(tmp_path)))["specifications"]
+    assert (found["nodes"], found["lost"]) == (["/dev/nvidia0", "/dev/dri/card1"], ["/dev/dri/card1"])
 
 
 def test_a_node_without_a_link_by_its_number_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

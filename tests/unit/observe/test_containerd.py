@@ -48,6 +48,7 @@ imports = ['/etc/containerd/config.toml', '/etc/containerd/conf.d/99-gpuwright.t
 
         [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.nvidia.options]
           BinaryName = '/usr/bin/nvidia-container-runtime'
+          SystemdCgroup = true
 """
 
 
@@ -88,6 +89,7 @@ def there(tree: Tree) -> Tree:
                 "default_runtime": "runc",
                 "cdi": False,
                 "imports": ["/etc/containerd/config.toml"],
+                "systemd_cgroup": None,
             },
         ),
         (
@@ -97,15 +99,32 @@ def there(tree: Tree) -> Tree:
                 "default_runtime": "nvidia",
                 "cdi": True,
                 "imports": ["/etc/containerd/config.toml", "/etc/containerd/conf.d/99-gpuwright.toml"],
+                "systemd_cgroup": True,
             },
         ),
-        ("", {"runtime": None, "default_runtime": None, "cdi": None, "imports": []}),
+        ("", {"runtime": None, "default_runtime": None, "cdi": None, "imports": [], "systemd_cgroup": None}),
     ],
 )
 def test_what_containerd_prints_is_read_without_its_passwords(there: Tree, text: str, found: Any) -> None:
     told = seen(there, dump(text))
     assert told["config"] == found
     assert "hidden" not in str(told)
+
+
+@pytest.mark.parametrize(
+    ("text", "who"),
+    [
+        (None, None),
+        ("kind: KubeletConfiguration\n", None),
+        ("cgroupDriver: systemd\n", "systemd"),
+        ("cgroupDriver: cgroupfs\n", "cgroupfs"),
+        ("#cgroupDriver: systemd\n", None),
+    ],
+)
+def test_who_manages_the_control_groups_of_pods_is_read(there: Tree, text: str | None, who: str | None) -> None:
+    if text is not None:
+        there.file("/var/lib/kubelet/config.yaml", text)
+    assert seen(there, dump(ONE))["kubelet_cgroups"] == who
 
 
 def test_a_configuration_with_which_it_does_not_start_is_an_error(there: Tree) -> None:
@@ -190,3 +209,26 @@ def test_one_that_no_package_brought_tells_its_version(tree: Tree) -> None:
 def test_a_node_without_it_tells_nothing(tree: Tree) -> None:
     told = containers.observe(tree.host(), {})["containerd"]
     assert (told["installed"], told["active"], told["config"], told["config_loaded"]) == (False, False, None, None)
+
+
+@pytest.mark.parametrize(
+    ("directory", "elsewhere", "kubernetes"),
+    [
+        ("/snap/docker/current", "snap", None),
+        ("/var/lib/snapd/snap/docker/current", "snap", None),
+        ("/opt/docker-desktop", "desktop", None),
+        ("/var/lib/rancher/k3s/agent", None, "k3s"),
+        ("/var/lib/rancher/rke2/agent", None, "rke2"),
+        ("/snap/other/current", None, None),
+    ],
+)
+def test_engines_that_are_no_service_of_the_system_are_told(
+    tree: Tree, directory: str, elsewhere: str | None, kubernetes: str | None
+) -> None:
+    tree.packages({})
+    tree.directory(directory)
+    told = containers.observe(tree.host(), {})
+    assert told["docker"]["installed"] is False
+    assert told["docker"].get("elsewhere") == elsewhere
+    config = f"/var/lib/rancher/{kubernetes}/agent/etc/containerd/config.toml"
+    assert told.get("kubernetes") == ({"name": kubernetes, "config": config} if kubernetes else None)

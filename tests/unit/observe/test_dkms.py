@@ -72,6 +72,23 @@ def test_a_failed_build_is_told_with_its_kernel_the_error_and_the_end_of_its_log
     assert seen["boot_entries"][_OLD] == f"gnulinux-advanced-0c5d>gnulinux-{_OLD}-advanced-0c5d"
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "/bin/sh: line 1: g++: command not found",
+        "/bin/sh: 1: g++: not found",
+        "/bin/sh: Zeile 1: g++: Kommando nicht gefunden.",
+        "make[1]: g++: No such file or directory",
+    ],
+)
+def test_a_program_that_the_build_did_not_find_comes_first(tmp_path: Path, line: str) -> None:
+    lines = "make[1]: *** [Makefile:219: _out/dp_auxretry.o] Error 127\n" + line + "\n# exit code: 2\n"
+    log = f"DKMS make.log for nvidia-open/570.124.06 for kernel {_NEW} (x86_64)\n{lines}"
+    (build,) = dkms.observe(_node(tmp_path, log), [_NEW])["failed"]
+    assert build["errors"][0] == line
+    assert not build["compiler"], "another compiler would build it"
+
+
 @pytest.mark.parametrize("place", ["extra", "weak-updates"])
 def test_a_kernel_has_its_module_where_red_hats_dkms_puts_it(tmp_path: Path, place: str) -> None:
     host = _write(tmp_path, {f"lib/modules/{_OLD}/{place}/nvidia.ko.xz": "", f"lib/modules/{_NEW}/modules.dep": ""})

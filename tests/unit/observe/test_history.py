@@ -51,6 +51,12 @@ def node(tree: Tree) -> Tree:
     return tree
 
 
+def test_a_run_that_was_cut_off_before_it_brought_anything_has_its_record(node: Tree) -> None:
+    assert not seen(node)["recorded"]
+    begin(node)
+    assert (seen(node)["recorded"], seen(node)["brought"]) == (True, [])
+
+
 def test_after_a_run_that_was_cut_off_the_driver_before_it_is_remembered_as_it_was_then(node: Tree) -> None:
     worked = state("595.1", source="nvidia", modules="open", holds=["libcuda1"])
     begin(node, worked)

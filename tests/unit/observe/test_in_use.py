@@ -113,7 +113,7 @@ def test_a_process_that_cannot_be_looked_at_is_told(machine: Machine, monkeypatc
     monkeypatch.setattr(os, "listdir", denied)
     found = machine.seen()
     assert [each["pid"] for each in found["holders"]] == [8]
-    assert found["unread"] == "the open files of 1 processes could not be read (pid 7 is one)"
+    assert found["unread"] == "the open files of process 7 could not be read"
 
 
 def test_a_process_that_ended_meanwhile_is_none(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:

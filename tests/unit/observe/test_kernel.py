@@ -299,6 +299,15 @@ def test_debians_module_name_is_found_for_the_next_kernel(tree: Tree) -> None:
     assert programs.calls == [["modinfo", "-b", str(tree.root), "-k", NEW, "nvidia-current"]]
 
 
+def test_a_module_that_is_listed_and_gone_is_none(tree: Tree) -> None:
+    """As modinfo of kmod 34.2 answers."""
+    with_kernels(tree).file(f"/lib/modules/{NEW}/modules.dep", "updates/dkms/nvidia.ko:\n")
+    path = f"/lib/modules/{NEW}/updates/dkms/nvidia.ko"
+    error = "modinfo: ERROR: could not get modinfo from 'nvidia': No such file or directory\n"
+    host = tree.host(FakePrograms({"modinfo": answer(f"filename:       {path}\n", err=error, rc=1)}))
+    assert kernel.available(host, NEW) == {}
+
+
 def test_a_kernel_without_the_module_costs_no_program(tree: Tree) -> None:
     with_kernels(tree).file(f"/lib/modules/{NEW}/modules.dep", "kernel/drivers/video/fbdev/nvidia/nvidiafb.ko:\n")
     programs = FakePrograms()

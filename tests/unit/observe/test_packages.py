@@ -192,3 +192,26 @@ def test_a_machine_without_package_manager_is_unknown_not_empty(tree: Tree) -> N
 def test_what_toolkits_need_of_the_system_is_listed(tree: Tree) -> None:
     tree.packages({"g++": "1", "g++-14": "1", "xz-utils": "1", "libxml2": "1", "bash": "1"})
     assert set(packages.observe(tree.host())["installed"] or ()) == {"g++", "xz-utils", "libxml2"}
+
+
+def test_pins_of_negative_priority_are_read_as_apt_reads_their_files(tree: Tree) -> None:
+    tree.packages({})
+    out = "Pin: release *\nPin-Priority: -1\n"
+    tree.file(
+        "/etc/apt/preferences", f"# words\nPackage: a b\n c\n{out}\nPackage: d\nPin: release *\nPin-Priority: 10\n"
+    )
+    tree.file(
+        "/etc/apt/preferences.d/no-nvidia",
+        "Explanation: x\npackage: *nvidia*\nPin: origin x.example\nPin-Priority: -10\n",
+    )
+    for name in ("gpuwright-nvidia-cuda", "old.bak", "no nvidia"):
+        tree.file(f"/etc/apt/preferences.d/{name}", f"Package: e\n{out}")
+    first, second = packages.observe(tree.host())["hides"]
+    assert first == {
+        "file": "/etc/apt/preferences",
+        "entry": "Package: a b c, Pin: release *, Pin-Priority: -1",
+        "packages": ["a", "b", "c"],
+        "except": [],
+        "source": None,
+    }
+    assert (second["file"], second["source"]) == ("/etc/apt/preferences.d/no-nvidia", "origin x.example")

@@ -162,7 +162,6 @@ def test_every_package_comes_from_its_repository_though_another_has_a_newer_buil
         ),
         ("W: Failed to fetch http://other.example/dists/x/InRelease  Connection timed out", "timeout", None),
         ("E: Could not get lock /x/lock", "lock", None),
-        ("E: Conflicting values set for option Signed-By regarding source http://other.example", "unsolvable", None),
     ],
 )
 def test_each_complaint_of_an_update_becomes_a_problem_of_its_repository(
@@ -174,6 +173,37 @@ def test_each_complaint_of_an_update_becomes_a_problem_of_its_repository(
     )
     assert (found.kind, found.repository) == (kind, repository)
     assert found.remedy
+
+
+SHA_1 = """\
+W: OpenPGP signature verification failed: file:/srv/old  InRelease: Sub-process /usr/bin/sqv returned an error code (1), error message is: \
+Signing key on 1594E8795712F847CD1C5FC6421826CA374BB435 is not bound:
+           No binding signature at time 2026-11-29T19:37:54Z
+  because: Policy rejected non-revocation signature (PositiveCertification) requiring second pre-image resistance
+  because: SHA1 is not considered secure since 2026-02-01T00:00:00Z
+"""
+"""apt 3.0.4 of Debian 13 on a key that gpg 2.2 bound by SHA-1; its verifier breaks the lines, apt 3.0.4 puts them into one."""
+UNSIGNED = "E: The repository 'file:/srv/old  InRelease' is not signed.\n"
+
+
+@pytest.mark.parametrize("text", [SHA_1 + UNSIGNED, UNSIGNED + SHA_1, UNSIGNED + SHA_1.replace("\n ", "") + "\n"])
+def test_why_a_signature_is_not_taken_is_told_with_what_mends_it(text: str) -> None:
+    (found,) = private_apt.problems_of_update(text, {})
+    assert found.kind == "bad-signature"
+    assert found.text.endswith("because: SHA1 is not considered secure since 2026-02-01T00:00:00Z")
+    assert "is not bound: No binding signature" in found.text
+    assert "bound by SHA-1" in found.remedy
+    (other,) = private_apt.problems_of_update(UNSIGNED, {})
+    assert "SHA-1" not in other.remedy
+
+
+def test_what_apt_cannot_read_of_its_sources_is_told_alone_with_the_machines_paths() -> None:
+    text = "W: a\nE: Unable to parse /tmp/own/sources.list.d/x.list\nE: The list of sources could not be read.\n"
+    (found,) = private_apt.problems_of_update(text, {}, "/tmp/own")
+    assert (found.kind, found.text) == (
+        "broken-source",
+        "apt cannot read its sources: Unable to parse /etc/apt/sources.list.d/x.list",
+    )
 
 
 def test_habits_of_the_machines_own_sources_are_no_problem() -> None:
@@ -275,6 +305,14 @@ def test_a_version_that_is_not_offered_is_named_with_those_that_are() -> None:
     seen = ask(FakeApt(policy=answer(POLICY)), ["nvidia-driver-cuda=585.1-1"])
     assert seen["problems"][0]["kind"] == "no-such-package"
     assert "580.95.05-1" in seen["problems"][0]["text"]
+
+
+def test_a_package_of_another_architecture_alone_is_named_with_it() -> None:
+    other = POLICY.replace("nvidia-driver-cuda:", "nvidia-driver-cuda:arm64:", 1)
+    assert other != POLICY
+    (problem,) = ask(FakeApt(policy=answer(other)), ["nvidia-driver-cuda"])["problems"]
+    assert problem["kind"] == "no-such-package"
+    assert problem["text"].endswith("for this machine's architecture; it is there for arm64")
 
 
 def test_what_is_asked_for_besides_is_told_and_neither_installed_nor_missed() -> None:

@@ -229,6 +229,132 @@ def test_a_source_that_apt_cannot_read_is_named_with_its_file_and_entry(
     assert f"/etc/apt/sources.list.d/{name}, {'line' if entry == 'line' else 'stanza'} {number}: " in told
 
 
+_PLACE = "http://127.0.0.1:9/debian trixie main\n"
+_SIGNED = f"deb [signed-by=/etc/apt/keyrings/d.asc] {_PLACE}"
+
+
+@pytest.mark.parametrize(
+    ("texts", "told"),
+    [
+        (
+            {"docker.list": _SIGNED, "download.list": f"deb {_PLACE}"},
+            (
+                "download.list beside /etc/apt/sources.list.d/docker.list: http://127.0.0.1:9/debian trixie has no Signed-By in the one "
+                "and Signed-By /etc/apt/keyrings/d.asc in the other"
+            ),
+        ),
+        (
+            {
+                "a.list": _SIGNED,
+                "b.sources": "Types: deb\nURIs: http://127.0.0.1:9/debian/\nSuites: x trixie\nComponents: main\nSigned-By: /k.gpg\n",
+            },
+            (
+                "b.sources beside /etc/apt/sources.list.d/a.list: http://127.0.0.1:9/debian/ trixie has Signed-By /k.gpg in the one "
+                "and Signed-By /etc/apt/keyrings/d.asc in the other"
+            ),
+        ),
+        # Without a key before one with it: apt takes it for both.
+        ({"a.list": f"deb {_PLACE}", "docker.list": _SIGNED}, None),
+    ],
+)
+def test_sources_with_two_keys_for_one_place_are_named_by_their_files(
+    repository: Repository, parts: Path, texts: dict[str, str], told: str | None
+) -> None:
+    for name, text in texts.items():
+        (parts / name).write_text(text)
+    seen = run_module(package_index, repositories=[repository.source()], packages=["gw-driver"])
+    broken = [problem["text"] for problem in seen["problems"] if problem["kind"] == "broken-source"]
+    observed = [f"apt cannot read {each}" for each in packages.broken_sources(Host(root=str(parts.parents[2])))]
+    assert broken == observed == ([f"apt cannot read /etc/apt/sources.list.d/{told}"] if told else [])
+    assert bool(seen["packages"]) is not bool(told)
+
+
+def test_whatever_else_apt_cannot_read_of_its_sources_is_told_in_its_own_words(
+    repository: Repository, parts: Path
+) -> None:
+    (parts / "a.list").write_text(f"deb [trusted=no] {_PLACE}")
+    (parts / "b.list").write_text(f"deb [trusted=yes] {_PLACE}")
+    seen = run_module(package_index, repositories=[repository.source()], packages=["gw-driver"])
+    (problem,) = seen["problems"]
+    assert problem["kind"] == "broken-source"
+    assert problem["text"].startswith("apt cannot read its sources: Conflicting values set for option Trusted")
+
+
+# --- what the machine's own pins keep out -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def pinned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Put a text into the machine's own preferences, alone."""
+    folder = tmp_path / "root/etc/apt/preferences.d"
+    folder.mkdir(parents=True)
+    monkeypatch.setattr(private_apt, "_PREFERENCE_PARTS", str(folder))
+    monkeypatch.setattr(private_apt, "_PREFERENCES", str(folder.parent / "preferences"))
+    monkeypatch.setattr(private_apt, "_OWN", Host(root=str(tmp_path / "root")))
+
+    def put(name: str, text: str) -> None:
+        (folder.parent / name).write_text(text)
+
+    return put
+
+
+_OUT = "Pin-Priority: -1\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "keep"),
+    [
+        ("Package: gw-driver\nPin: release *\n" + _OUT, {}),
+        ("Package: gw-dri*\nPin: version *\n" + _OUT, {}),
+        ("# words\nPackage: other /^gw-d/\nPin: release o=made up\n" + _OUT, {}),
+        ('Package: *\nPin: origin ""\n' + _OUT, {}),
+        # Of the versions that would do every one: ours come before, and would let them in.
+        ("Package: gw-driver\nPin: version 580.*\n" + _OUT, {"gw-driver": "580.", "gw-library": "580."}),
+        # What it needs is kept out.
+        ("Package: gw-lib*\nPin: release *\n" + _OUT, {}),
+    ],
+)
+def test_a_pin_that_keeps_a_package_out_is_named_with_its_file(
+    repository: Repository, pinned: Any, text: str, keep: dict[str, str]
+) -> None:
+    pinned("preferences.d/first", "Package: gw-nccl\nPin: release *\n" + _OUT)
+    pinned("preferences.d/no-nvidia", text)
+    seen = run_module(package_index, repositories=[repository.source()], packages=["gw-driver"], keep=keep)
+    (problem,) = seen["problems"]
+    assert problem["kind"] == "hidden"
+    name = "gw-library" if "gw-lib" in text else "gw-driver"
+    assert problem["text"].startswith(f"/etc/apt/preferences.d/no-nvidia keeps {name}"), problem
+    assert text.splitlines()[-2] in problem["text"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Package: gw-nccl\nPin: release *\n" + _OUT,
+        "Package: gw-driver\nPin: version 580.*\n" + _OUT,
+        "Package: gw-driver\nPin: release *\nPin-Priority: 500\n\nPackage: gw-*\nPin: release *\n" + _OUT,
+        "Package: gw-driver\nPin: origin elsewhere.example\n" + _OUT,
+    ],
+)
+def test_a_pin_that_leaves_a_version_which_would_do_is_in_nobodys_way(
+    repository: Repository, pinned: Any, text: str
+) -> None:
+    pinned("preferences.d/other", text.replace("Package: gw-*", "Package: gw-dr*"))
+    seen = run_module(package_index, repositories=[repository.source()], packages=["gw-driver"])
+    assert seen["problems"] == []
+    assert seen["packages"]["gw-driver"]["candidate"]
+
+
+def test_preferences_that_apt_cannot_read_are_told_in_its_own_words(repository: Repository, pinned: Any) -> None:
+    pinned("preferences.d/bad", "Package: gw-driver\nPin: version 1\n")
+    seen = run_module(package_index, repositories=[repository.source()], packages=["gw-driver"])
+    problem = seen["problems"][0]
+    assert (problem["kind"], problem["text"]) == (
+        "broken-source",
+        "apt cannot read its preferences: No priority (or zero) specified for pin",
+    )
+
+
 def test_a_line_that_is_asked_for_anyway_does_not_move_the_number_of_a_broken_one(
     repository: Repository, parts: Path
 ) -> None:
@@ -272,7 +398,7 @@ def test_sources_that_apt_reads_are_not_broken(tmp_path: Path) -> None:
     )
     (folder / "good.sources").write_text(
         "# only words\n\nTypes: deb deb-src\nURIs: http://x.example\nSuites: a b\nComponents: main\nSigned-By:\n -----BEGIN\n .\n x: y\n"
-        "\nTypes:\n deb\nURIs:\n http://x.example\nSuites:\n a\nComponents:\n# one\n main\n"
+        "\nTypes:\n deb\nURIs:\n http://x.example\nSuites:\n d\nComponents:\n# one\n main\n"
         "\nEnabled: no\nTypes: x\n"
     )
     assert packages.broken_sources(Host(root=str(tmp_path))) == []

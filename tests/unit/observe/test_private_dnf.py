@@ -127,7 +127,20 @@ def test_the_program_runs_under_the_python_of_rhel_8() -> None:
     tree = ast.parse(dnf.program, feature_version=(3, 6))
     imports = {name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names}
     imports |= {str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-    assert imports == {"dnf", "fnmatch", "glob", "json", "libdnf", "logging", "os", "re", "shutil", "sys", "typing"}
+    assert imports == {
+        "dnf",
+        "fnmatch",
+        "glob",
+        "hawkey",
+        "json",
+        "libdnf",
+        "logging",
+        "os",
+        "re",
+        "shutil",
+        "sys",
+        "typing",
+    }
     # 3.6 evaluates annotations, and knows neither list[str] nor str | None.
     hints = [
         node.annotation for node in ast.walk(tree) if isinstance(node, ast.arg | ast.AnnAssign) and node.annotation

@@ -140,12 +140,13 @@ def test_a_screen_at_an_nvidia_connector_is_found_and_one_at_another_card_is_not
         tree.link(f"/sys/class/drm/{card}/device", f"../../../bus/pci/devices/{address}")
     tree.file("/sys/class/drm/card0-eDP-1/status", "connected\n")
     tree.file("/sys/class/drm/card1-HDMI-A-1/status", "connected\n")
+    tree.file("/sys/class/drm/card1-HDMI-A-2/status", "connected\n")
     tree.file("/sys/class/drm/card1-DP-1/status", "disconnected\n")
     host = tree.host()
     seen = display.observe(host, pci.observe(host)["gpus"])
     assert seen == {
         "desktop": False,
-        "nvidia_screens": [{"card": "card1", "connector": "HDMI-A-1", "bus_id": "00000000:01:00.0"}],
+        "nvidia_screens": ["00000000:01:00.0"],
     }
 
 
@@ -156,7 +157,7 @@ def test_without_display_driver_the_boot_display_of_a_desktop_counts_and_others_
     assert "display.nvidia_screens" in host.unknown_facts
     tree.file("/usr/share/xsessions/gnome.desktop")
     host = tree.host()
-    assert display.observe(host, pci.observe(host)["gpus"])["nvidia_screens"][0]["connector"] == "boot display"
+    assert display.observe(host, pci.observe(host)["gpus"])["nvidia_screens"] == ["00000000:01:00.0"]
 
 
 @pytest.mark.parametrize(

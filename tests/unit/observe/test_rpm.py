@@ -224,3 +224,27 @@ def test_a_long_version_is_not_taken_apart_again_for_each_line_of_its_package(mo
     found = rpm.parse_rpm(line.format(long) + line.format("5.14.0-611.el9") * 20)
     assert found["kernel-core"].version == long
     assert taken.count(long) == 1
+
+
+def test_exclusions_are_told_with_their_file_and_line(tree: Tree) -> None:
+    tree.directory("/var/lib/rpm")
+    tree.program("/usr/bin/dnf")
+    tree.file("/etc/dnf/dnf.conf", "[main]\nexclude=nvidia*, kernel*\n cuda*\n")
+    off = "[off]\nname=x\nbaseurl=http://r.example/\nenabled=0\nexcludepkgs=a\n"
+    tree.file("/etc/yum.repos.d/a.repo", f"{off}[on]\nname=x\nbaseurl=http://r.example/\nincludepkgs=bash glibc*\n")
+    assert dnf_files.hides(tree.host()) == [
+        {
+            "file": "/etc/dnf/dnf.conf",
+            "entry": "exclude=nvidia* kernel* cuda*",
+            "packages": ["nvidia*", "kernel*", "cuda*"],
+            "except": [],
+            "source": None,
+        },
+        {
+            "file": "/etc/yum.repos.d/a.repo",
+            "entry": "[on] includepkgs=bash glibc*",
+            "packages": ["*"],
+            "except": ["bash", "glibc*"],
+            "source": "on",
+        },
+    ]

@@ -140,6 +140,22 @@ def test_a_program_that_outlives_its_run_leaves_no_lock(node: Node) -> None:
     assert node.takes(B)
 
 
+@pytest.mark.parametrize("taken", [True, False], ids=["it had the node", "its task is yet to come"])
+def test_a_task_that_comes_after_its_run_was_interrupted_takes_nothing(node: Node, taken: bool) -> None:
+    assert not taken or node.takes(A)
+    assert run_lock.end(node.host, A) is taken
+    assert not node.takes(A)
+    assert not node.holds(A)
+    assert seals.read_lock(node.host) is None
+    assert node.takes(B)
+
+
+def test_an_interrupted_run_leaves_the_lock_of_another_alone(node: Node) -> None:
+    assert node.takes(B)
+    assert not run_lock.end(node.host, A)
+    assert node.holds(B)
+
+
 def test_a_program_of_a_run_that_was_taken_over_does_not_begin(node: Node) -> None:
     assert node.takes(A)
     assert node.takes(B, takes_over=A)

@@ -88,13 +88,6 @@ class Tree:
             "0x030200",
             driver,
             revision="0xa1",
-            subsystem_vendor="0x10de",
-            subsystem_device="0x16c1",
-            numa_node="1",
-            current_link_speed="16.0 GT/s PCIe",
-            current_link_width="8",
-            max_link_speed="32.0 GT/s PCIe",
-            max_link_width="16",
         )
 
     def host(self, runner: Runner | None = None, **options: Any) -> Host:

@@ -401,3 +401,49 @@ def test_a_build_that_was_asked_for_by_a_name_without_content_is_refused() -> No
     assert row["rule"] == "index-version"
     assert "linux-modules-nvidia-635-server-open-generic 6.8.0-140.140" in row["text"]
     assert "ask for a version that is there" in row["remedy"]
+
+
+_BROKEN = "/etc/apt/sources.list.d/web.list, line 1: it is not TYPE [OPTION=VALUE] ADDRESS SUITE COMPONENT"
+
+
+def unreadable(entry: str = _BROKEN, **packages: Any) -> Any:
+    facts = nodes.bare()
+    facts["packages"] |= {"broken_sources": [entry], **packages}
+    return facts
+
+
+def test_sources_that_apt_was_seen_not_to_read_end_a_plan_that_could_not_ask_it() -> None:
+    (row,) = refused(drafted("driver", facts=unreadable()), None)
+    assert row["rule"] == "index-broken-source"
+    assert row["text"] == f"apt cannot read {_BROKEN}"
+    assert "remove the file" in row["remedy"]
+    # Whom the index answered has apt's own word; a diagnosis has the check of it.
+    draft = drafted("driver", facts=unreadable())
+    assert refused(draft, index(draft, {})) == []
+    assert refused(drafted("driver", facts=unreadable(), verb="doctor"), None) == []
+    # dnf does without what it cannot read.
+    of_dnf = red_hat("rocky", "10.1", "6.12.0-124.8.1.el10_1.x86_64", 1)
+    of_dnf["packages"]["broken_sources"] = [_BROKEN]
+    assert refused(drafted("driver", facts=of_dnf), None) == []
+
+
+def test_a_source_that_the_plan_moves_out_of_the_way_stops_nothing() -> None:
+    """Two keys for the toolkit's repository, of which one is none: that file goes."""
+    at = "https://nvidia.github.io/libnvidia-container/stable/deb/amd64"
+    facts = unreadable(
+        f"/etc/apt/sources.list.d/old.list beside /etc/apt/sources.list.d/a.list: {at}/ / has no Signed-By"
+    )
+    facts["packages"]["sources"].append(
+        {
+            "file": "/etc/apt/sources.list.d/old.list",
+            "types": ["deb"],
+            "uris": [f"{at}/"],
+            "suites": ["/"],
+            "components": [],
+            "signed_by": None,
+            "enabled": True,
+        }
+    )
+    assert refused(drafted("driver", "container-toolkit", facts=facts), None) == []
+    facts["packages"]["sources"].pop()
+    assert len(refused(drafted("driver", "container-toolkit", facts=facts), None)) == 1

@@ -129,6 +129,15 @@ def test_the_runtime_has_the_control_groups_of_the_hosts_runc() -> None:
     assert '    default_runtime_name = "runc"\n' in new
 
 
+def test_the_runtime_leaves_control_groups_to_systemd_where_the_kubelet_does() -> None:
+    new, _ = containerd.configured(DEBIAN, "1.7.24", default=False, systemd=True)
+    assert runtime(new)["options"] == {"SystemdCgroup": True, "BinaryName": PROGRAM}
+    (file,) = installed(node(marked=[], kubelet_cgroups="systemd"))["files"]
+    assert runtime(file["content"])["options"]["SystemdCgroup"] is True
+    (file,) = installed(node(marked=[], kubelet_cgroups="cgroupfs"))["files"]
+    assert "SystemdCgroup" not in file["content"]
+
+
 def test_runc_is_named_where_the_file_named_no_runtime_because_containerd_1_forgets_it_then() -> None:
     new, _ = containerd.configured(DEBIAN, "1.6.20", default=False)
     runtimes = tomllib.loads(new)["plugins"]["io.containerd.grpc.v1.cri"]["containerd"]["runtimes"]
@@ -290,7 +299,7 @@ def test_a_second_run_writes_nothing() -> None:
 @pytest.mark.parametrize(
     ("seen", "text"),
     [
-        ({"config": None, "config_error": "(2, 1): unterminated array"}, "unterminated array"),
+        ({"config": None, "config_error": "(2, 1): unterminated array"}, "(2, 1): unterminated array"),
         (
             {
                 "version": "1.7.24",
@@ -302,6 +311,10 @@ def test_a_second_run_writes_nothing() -> None:
 )
 def test_a_configuration_that_would_not_work_is_refused_before_the_first_package(seen: Any, text: str) -> None:
     refusal = planned(node(**seen), container_toolkit_engine="containerd")["work"]["container_toolkit"]["refusal"]
+    if "config_error" in seen:
+        assert reasons(node(**seen), container_toolkit_engine="containerd") == [
+            f"containerd cannot read its configuration ({text}): nothing is put into it before {containerd.CONFIG} is corrected by hand"
+        ]
     assert text in refusal
     assert "What to do" in refusal
 

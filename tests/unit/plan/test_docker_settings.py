@@ -270,6 +270,20 @@ def test_the_runtime_that_a_version_without_a_record_put_in_is_given_back_too() 
     assert json.loads(file["content"]) == {"dns": ["10.0.0.1"]}
 
 
+def test_a_plan_names_a_broken_configuration_and_not_what_it_lacks() -> None:
+    error = "/etc/docker/daemon.json is no valid JSON: Expecting ',' delimiter: line 3 column 5 (char 40)"
+    told = f"{error}: Docker does not start with it, and nothing is put into it before it is corrected by hand"
+    assert reasons(node(None, daemon_json_error=error), container_toolkit_docker=LOGS) == [told]
+
+
+def test_a_plan_says_of_a_configuration_that_nobody_could_see_that_it_is_not_known() -> None:
+    facts = node(None)
+    facts["unknown"]["containers.docker.daemon_json"] = "Permission denied"
+    assert reasons(facts) == [
+        "it is not known whether Docker has a runtime 'nvidia' in /etc/docker/daemon.json: Permission denied"
+    ]
+
+
 def test_a_configuration_that_cannot_be_merged_is_refused_before_the_first_change() -> None:
     good = node({"dns": []})
     plan = planned(good)

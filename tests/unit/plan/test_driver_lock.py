@@ -182,6 +182,40 @@ def test_a_last_proof_that_failed_is_the_state_of_a_host_that_does_not_drift() -
     assert (told(facts)["state"], told(facts)["drift"]) == ("fail", [])
 
 
+def test_what_is_wrong_beside_the_driver_is_no_good_state() -> None:
+    facts = sealed()
+    facts["seals"]["frameworks"] |= {"state": "broken", "reason": "packages of the environment /opt/e changed"}
+    status = told(facts)
+    assert (status["state"], status["drift"]) == ("fail", [])
+    (environment,) = status["faults"]
+    assert environment.endswith("packages of the environment /opt/e changed")
+    facts["disks"][0]["read_only"] = True
+    facts["seals"]["frameworks"]["reason"] = "service jupyter.service is failed instead of active"
+    (disk,) = told(facts)["faults"]
+    assert disk.startswith("disk.read_only: "), "what follows from it is silent"
+
+
+def test_a_proof_of_an_earlier_boot_is_none_of_now() -> None:
+    facts = sealed()
+    facts["boot"]["id"] = "00000000-0000-4000-8000-000000000000"
+    assert told(facts)["state"] == "incomplete"
+
+
+@pytest.mark.parametrize("living", [True, False])
+def test_what_a_run_at_work_changes_is_judged_when_it_has_ended(living: bool) -> None:
+    facts = sealed()
+    facts["lock"] = {"owner": "ann@desk:7:8:x", "since": "2026-11-20T12:00:00Z", "living": living}
+    facts["packages"]["interrupted"] = True
+    for seal in facts["seals"].values():
+        seal |= {"state": "begun", "reason": "a run that began 2026-11-20T12:00:00Z has not come to its end"}
+    status, found = told(facts), {check["id"]: check for check in judge.judge(facts)}
+    busy = "a run of ann@desk is at work since 2026-11-20T12:00:00Z"
+    assert (status["state"], status["unknown"]) == (("unknown", {"lock": busy}) if living else ("drift", {}))
+    for name in ("seals.nvidia_driver", "packages.interrupted"):
+        assert found[name]["status"] == ("incomplete" if living else "fail")
+        assert (found[name]["reason"] == busy) is living
+
+
 def test_what_only_root_may_read_is_unknown_and_no_drift() -> None:
     facts = nodes.merged(sealed(), nodes.unseen())
     status = told(facts)
@@ -206,6 +240,7 @@ def test_a_node_without_a_driver_drifts_from_the_wish() -> None:
 def test_libraries_that_moved_under_the_module_are_drift_and_the_sealed_version_is_wanted() -> None:
     facts = sealed()
     facts["driver"]["user_version"] = "580.200.01"
+    facts["kernel"]["available"]["nvidia"]["version"] = "580.200.01"
     facts["seals"]["nvidia_driver"] |= {"state": "broken", "reason": "package libcuda1 is 580.200.01-1 instead of old"}
     status = told(facts)
     assert status["versions"]["wanted"] == nodes.DRIVER

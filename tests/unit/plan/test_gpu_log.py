@@ -49,7 +49,8 @@ def check(facts: Any) -> Any:
 @pytest.mark.parametrize(
     ("wish", "days"),
     [
-        ({"gpuwright_want": ["gpu-log"]}, 30),
+        ({"gpuwright_want": ["gpu-log"]}, "auto"),
+        ({"gpuwright_want": ["gpu-log"], "gpu_log_days": 7}, 7),
         ({"gpuwright_want": ["gpu-log=7"]}, 7),
         ({"gpu_log_days": 14}, 14),
         ({"gpu_log_days": "14"}, 14),
@@ -58,7 +59,7 @@ def check(facts: Any) -> Any:
         ({}, None),
     ],
 )
-def test_how_long_the_log_is_kept_is_wished_by_name_or_by_variable(wish: Any, days: int | None) -> None:
+def test_how_long_the_log_is_kept_is_wished_by_name_or_by_variable(wish: Any, days: int | str | None) -> None:
     assert Wish.from_variables(wish).gpu_log == days
 
 

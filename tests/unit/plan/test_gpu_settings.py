@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from datetime import date
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi
+from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi, smi_judge
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import Context, gpu_settings
 from ansible_collections.gpuwright.node.plugins.plugin_utils.health import judge
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import StepRefused
@@ -40,9 +40,11 @@ def host(**changes: Any) -> Any:
     return facts
 
 
-def made(facts: Any, **settings: Any) -> Any:
+def made(facts: Any, verb: str = "up", **settings: Any) -> Any:
     wish = Wish.from_variables({"gpuwright_want": ["driver=580"], "gpu_settings_cards": {"0": settings}})
-    request = Request(host="node", today=date(2026, 11, 20), only=("gpu_settings",))
+    request = Request(
+        host="node", today=date(2026, 11, 20), only=() if verb == "validate" else ("gpu_settings",), verb=verb
+    )
     draft = make_draft(facts, wish, load_rules(), request)
     assert isinstance(draft, Draft), draft
     return finish(draft, None)
@@ -103,6 +105,42 @@ def test_ecc_that_waits_for_a_boot_is_no_change_to_make_and_is_told() -> None:
     assert [row for row in plan["changes"] if row["component"] == "gpu_settings"] == []
     checks = {check["id"]: check for check in judge.judge(facts, plan["stack"])}
     assert (checks["gpu.settings"]["status"], checks["gpu.ecc_pending"]["status"]) == ("pass", "warn")
+
+
+@pytest.mark.parametrize(
+    ("settings", "state", "check"),
+    [
+        ({"compute_mode": "exclusive_process"}, {"compute_mode": "Exclusive_Process"}, "gpu.mode.compute"),
+        ({"compute_mode": "prohibited"}, {"compute_mode": "Prohibited"}, "gpu.mode.compute"),
+        ({"ecc": False}, {"ecc": {"mode": False, "pending": False}}, "ecc.mode"),
+        ({"persistence": False}, {"persistence_mode": False}, "persistence"),
+        ({"power_limit": 350}, {"power_limit_w": 350.0}, "gpu.power_limit"),
+    ],
+)
+def test_the_proof_does_not_warn_of_what_is_wished_of_a_card(settings: Any, state: Any, check: str) -> None:
+    facts = host(**state)
+    planned = made(facts, verb="validate", **settings)
+    expected = {"settings": planned["work"]["validate"]["smi"]["settings"]}
+
+    def status(found: Any) -> str:
+        return next(str(each["status"]) for each in found if each["id"] == check)
+
+    assert status(smi_judge.judge(facts["smi"]["data"], cast("Any", expected))) in ("pass", "skip")
+    assert status(judge.judge(facts, planned["stack"])) in ("pass", "skip")
+    if check != "gpu.power_limit":  # which is told where nobody wished it, and no fault
+        assert status(smi_judge.judge(facts["smi"]["data"], {})) in ("warn", "fail")
+
+
+def test_the_proof_holds_a_card_to_what_is_wished_of_it() -> None:
+    facts = host()
+    expected = made(facts, verb="validate", power_limit=350, ecc=False)["work"]["validate"]["smi"]["settings"]
+    wrong = {
+        (each["id"], each["gpu"])
+        for each in smi_judge.judge(facts["smi"]["data"], {"settings": expected})
+        if each["status"] == "warn"
+    }
+    assert {name for name, gpu in wrong if gpu} >= {"gpu.power_limit", "ecc.mode"}
+    assert len({gpu for name, gpu in wrong if name in ("gpu.power_limit", "ecc.mode")}) == 1
 
 
 def test_without_the_service_the_settings_would_be_gone_after_a_boot() -> None:

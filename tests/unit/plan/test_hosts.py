@@ -148,7 +148,7 @@ def test_a_simulated_node_is_judged_as_the_machine_that_it_plays() -> None:
 
 def test_a_virtual_gpu_without_driver_ends_before_any_change() -> None:
     facts = elsewhere("vm", detail="kvm")
-    facts["pci"]["vgpus"] = [{"bus_id": "00000000:18:00.0", "host_driver": None, "host_branch": None}]
+    facts["pci"]["vgpus"] = [{"bus_id": "00000000:18:00.0", "host_driver": None}]
     made = plan(facts, want("driver", "pytorch"))
     assert not made["ok"]
     assert "host.vgpu-driver" in {row["rule"] for row in made["conflicts"]}

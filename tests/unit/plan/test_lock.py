@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import itertools
 import json
+import re
+import shlex
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +18,7 @@ import pytest
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 from ansible_collections.gpuwright.node.plugins.module_utils.base.versions import EVERY_PACKAGE
-from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver, wish
+from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import BadInput
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.plan import Plan
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import index_query
@@ -475,11 +478,39 @@ def test_a_lock_speaks_alone_about_versions_and_the_host_about_itself() -> None:
     assert asked.mirrors == {"nvidia": "http://mirror"}
 
 
-@pytest.mark.parametrize("variable", ["gpuwright_want", "gpuwright_wish"])
-def test_a_lock_and_a_wish_of_the_run_are_bad_input(variable: str) -> None:
-    with pytest.raises(BadInput, match=variable):
-        lock.as_wish(made(), {variable: ["cuda"]})
-    assert variable in (*wish.VARIABLES, "gpuwright_wish")
+@pytest.mark.parametrize(
+    ("beside", "field", "value"),
+    [
+        ({"gpuwright_want": ["driver", "cuda", "gpu-log=7", "watch"]}, "gpu_log", 7),
+        ({"gpuwright_want": ["container-engine=podman"]}, "container_toolkit_engine", "podman"),
+        ({"gpuwright_wish": {"gpuwright_want": ["watch=5m"], "frameworks_path": "/srv"}}, "watch", 5),
+        ({"gpuwright_wish": {"cuda_versions": ["13.0"], "gpu_log_days": 3}}, "gpu_log", 3),
+        ({"gpuwright_want": ["pytorch", "cuda=13"]}, "cuda_versions", ("13.0.3",)),
+    ],
+)
+def test_what_a_lock_does_not_speak_of_is_wished_beside_it(beside: dict[str, Any], field: str, value: object) -> None:
+    alone, asked = lock.as_wish(made(), {}), lock.as_wish(made(), beside)
+    assert getattr(asked, field) == value
+    assert (asked.driver_version, asked.cuda_versions, asked.frameworks) == (
+        alone.driver_version,
+        alone.cuda_versions,
+        alone.frameworks,
+    )
+
+
+@pytest.mark.parametrize(
+    ("beside", "told"),
+    [
+        ({"gpuwright_want": ["gpu-log", "cuda=12.8"]}, r"'cuda=12\.8'"),
+        ({"gpuwright_want": ["jax"]}, "'jax'"),
+        ({"gpuwright_want": ["driver=570"]}, "'driver=570'"),
+        ({"gpuwright_wish": {"cuda_versions": ["12.8"]}}, r"cuda_versions: \['12\.8'\]"),
+        ({"gpuwright_wish": {"gpuwright_want": ["driver=570"]}}, "'driver=570'"),
+    ],
+)
+def test_what_says_another_version_than_the_lock_is_bad_input(beside: dict[str, Any], told: str) -> None:
+    with pytest.raises(BadInput, match=f"the lock and .*{told}"):
+        lock.as_wish(made(), beside)
 
 
 # --- holding a node to it ---------------------------------------------------------------------------------------------
@@ -526,7 +557,40 @@ def test_the_remedy_is_a_command_that_makes_a_lock_for_the_node() -> None:
     assert isinstance(plan, dict)
     remedy = str(plan["conflicts"][0]["remedy"])
     assert "gpuwright resolve --gpu 'H100" in remedy
-    assert "--os debian-13 --arch x86_64 --want 'driver' --lock FILE" in remedy
+    assert "--os debian-13 --arch x86_64 " in remedy
+    assert "--want 'driver' --lock FILE" in remedy
+
+
+@pytest.mark.parametrize(
+    ("wants", "different", "said"),
+    [
+        (["driver"], {"boot": {"secure_boot": True}}, "--assume secure_boot=true"),
+        (["driver", "driver-set=desktop"], {"kernel": {"next": "7.1.0-2-generic"}}, "--assume kernel=7.1.0-2-generic"),
+    ],
+)
+def test_the_command_of_the_remedy_makes_another_lock_which_the_node_holds(
+    wants: list[str], different: dict[str, Any], said: str
+) -> None:
+    document, facts = made(*wants), nodes.bare(**different)
+    refused = lock._refused(document, machine_from_facts(facts, Wish(), load_rules(), today=TODAY), load_rules())
+    command = shlex.split(re.search(r"\((gpuwright resolve .*) --lock FILE\)", refused["remedy"]).group(1))  # type: ignore[union-attr]
+    options = dict.fromkeys(("--gpu", "--os", "--arch"), "")
+    options |= {name: value for name, value in itertools.pairwise(command) if name in options}
+    assume = [value for name, value in itertools.pairwise(command) if name == "--assume"]
+    where = machine_from_options(
+        [options["--gpu"]], options["--os"], options["--arch"], assume, load_rules(), today=TODAY
+    )
+    again = made(*wants, where=where)
+    assert said in refused["remedy"]
+    assert again["question"] != document["question"]
+    assert isinstance(drafted(again, facts), Draft)
+
+
+def test_where_nothing_that_can_be_said_differs_the_lock_is_made_of_what_was_observed() -> None:
+    document = made("driver")
+    where = machine_from_facts(nodes.bare(), Wish(), load_rules(), today=TODAY)
+    (key,) = {name for name in ("--gpu", "--facts") if name in lock._refused(document, where, load_rules())["remedy"]}
+    assert key == "--facts"
 
 
 def test_a_part_that_only_one_side_has_is_a_difference() -> None:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
+import stat
+import subprocess
 from datetime import date
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -238,6 +243,46 @@ def test_certificate_and_users_reach_the_programs_as_copies_of_their_own() -> No
     assert "abcdefghij" not in str(there)
 
 
+@pytest.mark.parametrize("laid", ["pipe", "link"])
+def test_what_a_services_account_lays_in_the_way_of_its_copies_gets_nothing_of_roots(tmp_path: Path, laid: str) -> None:
+    """What root runs at each start of the service, run for real in other directories. A pipe of root's stands for a disk."""
+    if os.geteuid() != 0:
+        pytest.skip("only root writes for another account")
+    name, account = "gpuwright-node-exporter", 65534
+    content = next(
+        file["content"]
+        for file in work(bare(), monitoring_users={"prometheus": HASH})["files"]
+        if name in file["content"]
+    )
+    own, users, device = tmp_path / "run" / name, tmp_path / "web.yml", tmp_path / "device"
+    own.mkdir(parents=True, mode=0o700)
+    os.chown(own, account, account)
+    users.write_text("a secret of root's")
+    os.mkfifo(device, 0o600)
+    for copy in ("web.yml", "tls.crt", "tls.key"):
+        (own / copy).symlink_to(device) if laid == "link" else os.mkfifo(own / copy)
+    heard = [os.open(path, os.O_RDONLY | os.O_NONBLOCK) for path in (device, own / "web.yml")]
+    (command,) = re.findall(r"^ExecStartPre=[+]/bin/sh (.*)$", content, re.MULTILINE)
+    script = (
+        command.replace("$$", "$")
+        .replace("%%", "%")
+        .replace(units.WEB, str(users))
+        .replace("/run/", f"{tmp_path}/run/")
+    )
+    subprocess.run(["/bin/sh", *shlex.split(script)], check=False, timeout=20)
+    said = [os.read(descriptor, 100) for descriptor in heard]
+    for descriptor in heard:
+        os.close(descriptor)
+    assert said == [b"", b""]
+    (written,) = (tmp_path / "run").glob(f"*/{name}/web.yml")
+    assert (written.read_text(), written.stat().st_uid, stat.S_IMODE(written.stat().st_mode)) == (
+        "a secret of root's",
+        account,
+        0o400,
+    )
+    assert written.parent.stat().st_uid == 0
+
+
 def test_what_runs_by_other_files_than_those_that_are_there_is_started_again() -> None:
     states = [(unit["name"], unit["state"]) for unit in work(host(OURS[0], {**OURS[1], "address": "::"}))["units"]]
     of_node = [(name, state) for state in ("stopped", "started") for name in (NODE_PORT, NODE)]
@@ -371,6 +416,7 @@ def test_remove_takes_the_units_and_their_files() -> None:
         "brought": [*PACKAGE],
         "components": ["monitoring_exporters"],
         "failed": [],
+        "recorded": True,
     }
     facts = nodes.provisioned(history=record)
     assert removal.foreign(facts) == []

@@ -126,7 +126,7 @@ def test_a_bare_node_needs_every_component_in_order_and_a_boot() -> None:
 
 
 def test_a_workstation_reads_what_helps_with_a_black_screen_only_before_a_boot() -> None:
-    screen = {"nvidia_screens": [{"card": "card0", "connector": "DP-1", "bus_id": "00000000:18:00.0"}]}
+    screen = {"nvidia_screens": ["00000000:18:00.0"]}
     assert any("nomodeset" in line for line in plan(nodes.bare(display=screen))["rescue"])
     assert plan(nodes.provisioned(display=screen))["rescue"] == []
 
@@ -301,7 +301,7 @@ def test_a_broken_seal_brings_just_its_component_and_the_proof(done: Any, compon
 
 @pytest.mark.parametrize("component", USUAL)
 def test_a_run_that_was_cut_off_is_healed(done: Any, component: str) -> None:
-    mark = {"state": "begun", "reason": "a run that began did not end"}
+    mark = {"state": "begun", "reason": "a run that began has not come to its end"}
     made = plan(nodes.merged(done, {"seals": {component: mark}}))
     assert made["components"] == [component, "validate"]
 
@@ -327,7 +327,7 @@ def test_a_moved_package_goes_back_to_its_sealed_version(done: Any) -> None:
 
 def test_a_pin_that_an_upgrade_took_away_before_it_was_cut_off_does_not_come_back(done: Any) -> None:
     """It conflicts with the pin of the branch, which the upgrade brought: with both no transaction can be solved."""
-    mark: Any = {"state": "begun", "reason": "a run that began did not end"}
+    mark: Any = {"state": "begun", "reason": "a run that began has not come to its end"}
     mark["packages"] = {"nvidia-driver-cuda": "580.95.05-1", "nvidia-driver-pinning-580.95.05": "580.95.05-1"}
     drafted = make_draft(nodes.merged(done, {"seals": {"nvidia_driver": mark}}), wish(), load_rules(), request())
     assert isinstance(drafted, Draft)
@@ -803,7 +803,7 @@ class Looked:
 
 def cut(done: Any, **changes: Any) -> Any:
     """A node on which a run set out to change all, and had come to the end of some."""
-    mark = {"state": "begun", "reason": "a run that began did not end"}
+    mark = {"state": "begun", "reason": "a run that began has not come to its end"}
     return nodes.merged(done, {"seals": dict.fromkeys(USUAL, mark), **changes})
 
 

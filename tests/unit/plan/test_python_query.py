@@ -44,7 +44,7 @@ def answered(draft: Draft, **changed: Any) -> python_query.Wheels:
     for demand in python_query.demands(draft):
         changes = changed.get(demand.name.replace("-", "_"), {})
         answers.append({**nodes.python_answer(demand.name, demand.version), **changes})
-    return python_query.judged(draft, {"answers": answers}, RULES)
+    return python_query.judged(draft, {"answers": answers, "trials": []}, RULES)
 
 
 def planned(draft: Draft, **changed: Any) -> Any:
@@ -67,8 +67,9 @@ def test_each_pin_of_an_environment_that_is_to_be_made_is_asked_for_at_its_own_i
     asked: Any = python_query.question(drafted("pytorch", "tensorflow"))
     assert [(row["name"], row["version"]) for row in asked["questions"]] == [
         ("torch", TORCH), ("torchvision", VISION), ("torchaudio", AUDIO), ("tensorflow", "2.21.0"),
+        ("nvidia-cudnn-cu12", "9.28.0.42"), ("nvidia-nccl-cu12", "2.32.3"),
     ]  # fmt: skip
-    torch, *_partners, tensorflow = asked["questions"]
+    torch, *_partners, tensorflow, _cudnn, _nccl = asked["questions"]
     assert [url.rpartition("/")[2] for url in torch["urls"]] == ["cu130"]
     assert tensorflow["urls"] == []
     assert list(asked["tags"]) == ["3.13"]
@@ -346,7 +347,7 @@ def test_one_index_that_has_it_is_enough() -> None:
 
 
 def test_what_a_node_leaves_out_of_its_answers_is_not_known() -> None:
-    found = python_query.judged(drafted("pytorch"), {"answers": []}, RULES)
+    found = python_query.judged(drafted("pytorch"), {"answers": [], "trials": []}, RULES)
     assert [len(each) for each in (found.there, found.missing, found.unverified)] == [0, 0, 3]
 
 
@@ -450,7 +451,7 @@ class Action:
             nodes.python_answer(row["name"], row["version"], **self.changed.get(row["name"], {}))
             for row in arguments["questions"]
         ]
-        return {"changed": False, "answers": answers}
+        return {"changed": False, "answers": answers, "trials": []}
 
 
 def session(verb: str, **changed: Any) -> tuple[Action, NodeSession]:
@@ -481,6 +482,23 @@ def test_the_node_is_asked_once_with_the_credentials_of_the_mirror(verb: str) ->
     assert arguments["credentials"] == [{"machine": "https://mirror.example/whl", "login": "me", "password": "s3cr3t"}]
     assert "s3cr3t" not in json.dumps([arguments["questions"], arguments["tags"]])
     assert [each.demand.name for each in found.missing] == ["torch"]
+
+
+def test_a_trial_has_the_credentials_of_each_index_of_its_environment() -> None:
+    mirrors = {"pytorch": "https://mirror.example/whl", "pypi": "https://me:s3cr3t@other.example/simple"}
+    wish = Wish.from_variables({"gpuwright_want": ["torch@mine", "jupyter"], "gpuwright_mirrors": mirrors})
+    made = make_draft(nodes.bare(), wish, RULES, request())
+    assert isinstance(made, Draft)
+    action = Action("up")
+    variables: Any = {"inventory_hostname": "node", "gpuwright_mirrors": mirrors}
+    NodeSession(cast("Any", action), variables).wheels(made)
+    ((_module, arguments),) = action.asked
+    (trial,) = arguments["trials"]
+    assert trial["urls"] == ["https://mirror.example/whl/cu130", "https://other.example/simple"]
+    assert trial["tools"] == "https://other.example/simple"
+    access = {"machine": "https://other.example/simple", "login": "me", "password": "s3cr3t"}
+    assert access in arguments["credentials"]
+    assert "s3cr3t" not in json.dumps(arguments["trials"])
 
 
 @pytest.mark.parametrize("verb", ["doctor", "validate", "status"])

@@ -260,7 +260,7 @@ def test_an_engine_with_something_in_it_stays_with_all_that_it_needs(kind: str) 
         _ENGINE, *rest, ("purge", ["Purg libcuda1 [580]"]), facts=engine(), ask=first["ask"], kept=first["kept"]
     )
     assert (second["again"], second["packages"], second["engine"], second["made"]) == (False, ["libcuda1"], False, [])
-    with pytest.raises(StepRefused, match="only the 1 packages"):
+    with pytest.raises(StepRefused, match="only the 1 package"):
         goes(_ENGINE, *rules, facts=engine(), ask=first["ask"], kept=first["kept"])
 
 
@@ -450,6 +450,15 @@ def test_streams_go_back_and_of_those_that_nobody_had_enabled_nothing_is_kept() 
     found = goes(wanted(streams={"nvidia-driver": "", "other": "575-open"}), facts=dnf())
     assert found["streams"] == {"other": "575-open"}
     assert found["stream_files"] == ["nvidia-driver.module", "nvidia-driver:*"]
+
+
+def test_where_the_packages_went_with_a_run_that_was_cut_off_the_rest_of_theirs_goes_too() -> None:
+    gone = wanted(packages=[])
+    assert not goes(gone, facts=dnf())["of_packages"]
+    assert goes(wanted(packages=[], streams={"nvidia-driver": ""}), facts=dnf())["of_packages"]
+    assert goes(gone, facts=dnf(), paths=["/etc/dnf/plugins/versionlock.list"])["of_packages"]
+    unit = nodes.merged(dnf(), {"services": {"a.service": {"active": "active", "enabled": "enabled"}}})
+    assert goes(wanted(packages=[], services=["a.service"]), facts=unit)["of_packages"]
 
 
 def test_keys_are_packages_to_rpm_alone_and_the_locks_go_first_where_there_is_a_list() -> None:

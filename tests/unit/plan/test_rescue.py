@@ -11,7 +11,7 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.report import resum
 
 from .nodes import bare
 
-SCREEN = {"display": {"nvidia_screens": [{"card": "card0", "connector": "DP-1", "bus_id": "00000000:01:00.0"}]}}
+SCREEN = {"display": {"nvidia_screens": ["00000000:01:00.0"]}}
 
 
 def test_a_server_gets_no_lines_for_a_black_screen() -> None:

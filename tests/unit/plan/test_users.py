@@ -18,7 +18,7 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import (
     removal,
     users,
 )
-from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import Draft, make_draft
+from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import Draft, completed, make_draft
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.finish import finish
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.removal_work import STEPS as REMOVAL_STEPS
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
@@ -54,6 +54,11 @@ def planned(facts: Any, *wants: str, **changes: Any) -> Any:
     return finish(drafted, None)
 
 
+def made(drafted: Any) -> Draft:
+    assert isinstance(drafted, Draft), drafted
+    return drafted
+
+
 def rules(plan: Any) -> list[str]:
     return [row["rule"] for row in (*plan["refusals"], *plan["conflicts"])]
 
@@ -82,6 +87,62 @@ def test_where_nothing_is_wished_it_is_what_needs_no_root() -> None:
     assert [row["name"] for row in planned(machine())["stack"]["frameworks"]] == ["pytorch"]
 
 
+def sealed(*rows: Any) -> Any:
+    return {"frameworks": {"state": "ok", "inputs_digest": "x", "stack": list(rows), "packages": {}}}
+
+
+ROW = {"name": "onnxruntime", "version": "1.31.1", "variant": "gpu", "path": f"{PLACE}/mine", "environment": "mine"}
+
+
+@pytest.mark.parametrize("verb", ["validate", "doctor", "status"])
+def test_where_nothing_is_wished_what_is_sealed_is_judged(verb: str) -> None:
+    row = {**ROW, "interpreter": "3.12", "others": ["pandas>=2", "not a requirement"], "kernel": "/k"}
+    wish = completed(wishes.placed(Wish(), PLACE), machine(seals=sealed(row)), request(user=True, verb=verb))
+    assert [(each.key, each.specifier, each.variant) for each in wish.frameworks] == [
+        ("onnxruntime@mine", "==1.31.1", "gpu")
+    ]
+    assert [[each.text for each in project.requirements] for project in wish.projects] == [["pandas>=2"]]
+    assert (wish.pythons, wish.jupyter, wish.frameworks_path) == ({"mine": "3.12"}, True, PLACE)
+
+
+def test_a_wish_by_name_and_what_is_brought_go_before_what_is_sealed() -> None:
+    facts = machine(seals=sealed(ROW))
+    named = Wish.from_wants(["jax"])
+    assert completed(named, facts, request(user=True, verb="validate")) == named
+    assert [each.name for each in completed(Wish(), facts, request(user=True, verb="up")).frameworks] == ["pytorch"]
+
+
+def test_a_user_of_whom_nothing_is_sealed_is_told_so_and_no_other_environment_judged() -> None:
+    facts = machine()
+    wish = completed(wishes.placed(Wish(), PLACE), facts, request(user=True, verb="validate"))
+    assert not wish.frameworks
+    plan: Any = finish(made(make_draft(facts, wish, RULES, request(user=True, local=True, verb="validate"))), None)
+    (gap,) = plan["work"]["validate"]["gaps"]
+    assert (gap["status"], gap["remedy"]) == ("incomplete", "gpuwright up --user")
+    assert plan["work"]["validate"]["environments"] == []
+
+
+def test_root_has_the_sealed_environments_in_place_of_the_default_one() -> None:
+    wish = completed(Wish(), nodes.merged(nodes.provisioned(), {"seals": sealed(ROW)}), request(verb="validate"))
+    assert [each.key for each in wish.frameworks] == ["onnxruntime@mine"]
+    bare = nodes.merged(nodes.provisioned(), {"seals": {}})
+    assert [each.key for each in completed(Wish(), bare, request(verb="validate")).frameworks] == ["pytorch"]
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {**ROW, "name": "rm -rf"},
+        {**ROW, "version": "1; x"},
+        {**ROW, "variant": "../x"},
+        {**ROW, "environment": "../mine"},
+        "row",
+    ],
+)
+def test_a_row_of_a_seal_that_is_none_is_no_wish(row: Any) -> None:
+    assert not completed(Wish(), machine(seals=sealed(row)), request(user=True, verb="validate")).frameworks
+
+
 def test_the_driver_is_a_fact_and_decides_which_cuda_the_wheels_have() -> None:
     new = planned(machine(), "pytorch")
     old = {"loaded_version": "535.309.01", "user_version": "535.309.01"}
@@ -99,7 +160,7 @@ def test_without_a_driver_root_is_asked_and_the_build_for_the_processor_is_named
     plan = planned(machine(nodes.bare()), "pytorch")
     (row,) = plan["conflicts"]
     assert (plan["ok"], row["rule"]) == (False, "driver.of-root")
-    assert row["remedy"].startswith("ask root of this machine to run: sudo gpuwright up --want driver; until then")
+    assert row["remedy"].startswith("ask root of this machine to run: gpuwright up --want driver; until then")
     named = row["remedy"].partition("--want driver; ")[2].partition("--want ")[2].partition(";")[0]
     assert planned(machine(nodes.bare()), named)["ok"], named
 
@@ -114,6 +175,7 @@ def test_what_runs_on_the_processor_needs_no_driver(want: str) -> None:
 def test_a_driver_that_does_not_work_now_is_told_before_anything_is_built() -> None:
     facts = machine()
     facts["driver"]["user_version"] = "580.999.01"
+    facts["kernel"]["available"]["nvidia"]["version"] = "580.999.01"
     plan = planned(facts, "pytorch")
     assert rules(plan) == ["user-driver"]
     assert "a reboot is needed" in plan["refusals"][0]["text"]
@@ -167,12 +229,15 @@ def test_root_is_no_user() -> None:
         ({"gpuwright_provision_for": ["H100"]}, ["gpuwright_provision_for"]),
         ({"gpuwright_want": ["pytorch", "jupyter"]}, ["jupyter"]),
         ({"frameworks_jupyter": True, "frameworks_wanted": ["jax"]}, ["frameworks_jupyter"]),
+        ({"monitoring_source": "auto"}, ["monitoring_source"]),
+        ({"gpuwright_wish": {"monitoring_source": "smi"}}, ["monitoring_source"]),
     ],
 )
 def test_what_needs_root_is_refused_by_the_name_that_was_written(variables: Any, told: list[str]) -> None:
     found = users.of_wish(variables)
     assert [row["text"].split(" needs root")[0] for row in found] == told
     assert all("ask root of this machine" in str(row["remedy"]) for row in found)
+    assert not any("()" in str(row["remedy"]) for row in found)
 
 
 @pytest.mark.parametrize(

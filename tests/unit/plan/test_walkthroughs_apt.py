@@ -19,7 +19,7 @@ UBUNTU = {
     "24.04": ("noble", "2.39", "3.12.3"),
     "26.04": ("resolute", "2.43", "3.14.1"),
 }
-SCREEN = {"desktop": True, "nvidia_screens": [{"card": "card0", "connector": "DP-1", "bus_id": "00000000:10:00.0"}]}
+SCREEN = {"desktop": True, "nvidia_screens": ["00000000:10:00.0"]}
 TOOLKIT = [
     "docker.io",
     "nvidia-container-toolkit",

@@ -63,7 +63,8 @@ def check(facts: Any) -> Any:
 @pytest.mark.parametrize(
     ("wish", "minutes"),
     [
-        ({"gpuwright_want": ["watch"]}, 15),
+        ({"gpuwright_want": ["watch"]}, "auto"),
+        ({"gpuwright_want": ["watch"], "watch_interval": "5m"}, 5),
         ({"gpuwright_want": ["watch=5m"]}, 5),
         ({"gpuwright_want": ["watch=1h"]}, 60),
         ({"watch_interval": 30}, 30),
@@ -74,7 +75,7 @@ def check(facts: Any) -> Any:
         ({}, None),
     ],
 )
-def test_how_often_a_node_looks_is_wished_by_name_or_by_variable(wish: Any, minutes: int | None) -> None:
+def test_how_often_a_node_looks_is_wished_by_name_or_by_variable(wish: Any, minutes: int | str | None) -> None:
     assert Wish.from_variables(wish).watch == minutes
 
 

@@ -73,6 +73,7 @@ def facts() -> dict[str, Any]:
         seals={"nvidia_driver": {"state": "good", "reason": None}},
         proof={"verdict": "pass", "time": "2026-11-19T12:00:00Z", "boot_id": "boot-1", "driver": driver},
     )
+    found["containers"]["cdi"]["specifications"][0]["driver"] = driver
     return found
 
 

@@ -36,6 +36,23 @@ def test_other_cards_warn(facts: Any, by_id: ById) -> None:
     assert judged(facts, by_id, "container.cdi", specifications=[])[0] == "warn"
 
 
+def test_nodes_that_a_specification_has_too_much_or_too_little_warn(facts: Any, by_id: ById) -> None:
+    changed = copy.deepcopy(facts)
+    changed["driver"]["nodes"] = [{"path": "/dev/nvidia-uvm", "mode": 0o666, "group": 0, "device": True}]
+    good = {**facts["containers"]["cdi"]["specifications"][0], "driver": facts["driver"]["loaded_version"]}
+    nodes = ["/dev/nvidia0", "/dev/nvidia-uvm"]
+    for row, expected in (
+        ({**good, "nodes": nodes, "lost": []}, None),
+        (
+            {**good, "nodes": [*nodes, "/dev/dri/card1"], "lost": ["/dev/dri/card1"]},
+            "hands out /dev/dri/card1, which is",
+        ),
+        ({**good, "nodes": ["/dev/nvidia0"], "lost": []}, "lacks /dev/nvidia-uvm"),
+    ):
+        status, reason = judged(changed, by_id, "container.cdi", specifications=[row])
+        assert (status, (expected or "") in reason) == ("warn" if expected else "pass", True)
+
+
 def test_links_that_are_missing_warn(facts: Any, by_id: ById) -> None:
     status, reason = judged(facts, by_id, "container.device_links", unlinked=["/dev/nvidia0"])
     assert (status, "daemon-reload" in reason, "/dev/nvidia0" in reason) == ("warn", True, True)
@@ -55,5 +72,11 @@ def test_what_was_not_observed_is_never_a_pass(facts: Any, by_id: ById, key: str
     assert by_id(judge.judge(changed, TOOLKIT))["container.cdi"]["status"] == "incomplete"
 
 
-def test_it_is_asked_only_where_the_toolkit_is_wished(facts: Any, by_id: ById) -> None:
-    assert not {"container.cdi", "container.device_links"} & by_id(judge.judge(facts, {})).keys()
+def test_where_the_toolkit_is_not_wished_only_a_specification_that_is_wrong_is_told(facts: Any, by_id: ById) -> None:
+    changed = copy.deepcopy(facts)
+    good = {**facts["containers"]["cdi"]["specifications"][0], "driver": facts["driver"]["loaded_version"]}
+    for specifications, told in (([], False), ([good], False), ([{**good, "driver": "550.54.15"}], True)):
+        changed["containers"]["cdi"] |= {"specifications": specifications, "unlinked": ["/dev/nvidia0"]}
+        found = by_id(judge.judge(changed, {}))
+        assert ("container.cdi" in found, "container.device_links" in found) == (told, False)
+    assert str(found["container.cdi"]["remedy"]).startswith("systemctl restart nvidia-cdi-refresh.service")

@@ -147,6 +147,12 @@ class _Tensor:
     def sum(self): return self
     def item(self): return {total}
 def ones(shape, device=None): return _Tensor()
+class _Convolution(_Tensor):
+    def item(self): return 56448.0
+class nn:
+    class functional:
+        @staticmethod
+        def conv2d(values, weights): return _Convolution()
 class cuda:
     @staticmethod
     def is_available(): return {available}

@@ -181,8 +181,16 @@ def test_without_links_systemd_is_not_asked_to_read_its_units() -> None:
 @pytest.mark.parametrize(
     ("answer", "status", "words"),
     [
-        (said(125, err='could not select device driver "" with capabilities: [[gpu]]'), "fail", "gpuwright up"),
-        (said(127, err='exec: "nvidia-container-runtime-hook": executable file not found'), "fail", "finds its hook"),
+        (
+            said(125, err='could not select device driver "" with capabilities: [[gpu]]'),
+            "fail",
+            "container.daemon_json",
+        ),
+        (
+            said(127, err='exec: "nvidia-container-runtime-hook": executable file not found'),
+            "fail",
+            "systemctl restart docker.service",
+        ),
         (said(126, err="CDI device injection failed: unresolvable CDI devices nvidia.com/gpu=all"), "fail", "refresh"),
         (
             said(125, err="Error: setting up CDI devices: unresolvable CDI devices nvidia.com/gpu=all"),

@@ -59,6 +59,21 @@ def test_a_host_without_a_fabric_is_not_asked_for_one() -> None:
     assert not [name for name in checks(nodes.provisioned()) if name.startswith("fabric")]
 
 
+@pytest.mark.parametrize(("active", "told"), [("failed", ["fabricmanager"]), ("active", []), ("inactive", [])])
+def test_a_fabric_manager_that_failed_where_there_is_no_nvswitch_is_not_needed(active: str, told: list[str]) -> None:
+    seen = nodes.merged(
+        nodes.provisioned(),
+        {"pci": {"nvlink5": False}, "services": {MANAGER: {"active": active, "enabled": "enabled"}}},
+    )
+    found = checks(seen)
+    assert [name for name in found if name.startswith("fabric")] == told
+    assert not told or (found["fabricmanager"]["status"], "disable" in found["fabricmanager"]["remedy"]) == (
+        "warn",
+        True,
+    )
+    assert not [name for name in checks(nodes.merged(seen, {"pci": {"nvswitches": None}})) if name.startswith("fabric")]
+
+
 def test_peermem_is_named_where_it_could_be_of_use_and_judged_where_it_is_wished() -> None:
     adapters = {"network_adapters": ["00000000:78:00.0"]}
     assert checks(hgx(pci=adapters))["driver.peermem"]["status"] == "skip"

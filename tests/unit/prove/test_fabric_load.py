@@ -7,9 +7,13 @@ line is from is said beside it.
 from __future__ import annotations
 
 import json
+import os
+import resource
 import struct
+import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +26,14 @@ from ansible_collections.gpuwright.node.plugins.module_utils.measure import fabr
 from ansible_collections.gpuwright.node.plugins.module_utils.measure import fabric_load as load
 from ansible_collections.gpuwright.node.plugins.module_utils.measure import fabric_load_judge as judge
 from ansible_collections.gpuwright.node.plugins.module_utils.measure import framework_load
-from ansible_collections.gpuwright.node.plugins.module_utils.measure.framework import MARK
+from ansible_collections.gpuwright.node.plugins.module_utils.measure.framework import HEAD, MARK, NOBODY, told_in
 from ansible_collections.gpuwright.node.plugins.module_utils.measure.framework_load_programs import PROGRAMS
 from ansible_collections.gpuwright.node.plugins.modules import fabric_load
 from ansible_collections.gpuwright.node.plugins.plugin_utils import gate
 from tests.unit.modules import run_module
 
+#: An interpreter that every user may run.
+PYTHON = "/usr/bin/python3"
 FIXTURES = Path(__file__).parent / "fixtures"
 MIB = 1 << 20
 GROUP = load.Group("10.0.0.1", 29411, 0, 8, 16, 60, "eth0")
@@ -254,11 +260,11 @@ def test_an_address_of_ipv6_stands_in_brackets() -> None:
     assert recorder.settings(0)["reach"] == ["fd00::1", 29411]
 
 
-def test_what_hangs_ends_at_its_limit_with_its_children(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_hangs_ends_at_its_limit_with_its_children(monkeypatch: pytest.MonkeyPatch) -> None:
     text = f"""
 import json, subprocess, sys, time
 child = subprocess.Popen(["sleep", "300"])
-open({str(tmp_path / "pid")!r}, "w").write(str(child.pid))
+print("child", child.pid)
 for step in {[*BEGUN]!r}:
     print({MARK!r} + json.dumps(step), flush=True)
 time.sleep(300)
@@ -266,16 +272,138 @@ time.sleep(300)
     monkeypatch.setitem(PROGRAMS, "ranks", text)
     monkeypatch.setattr(load, "limit", lambda group, seconds: 6.0)
     begun = time.monotonic()
-    answer, _log = load.ask(sys.executable, GROUP, 1, [])
+    answer, _log = load.ask(PYTHON, GROUP, 1, [])
     assert time.monotonic() - begun < 25
     check = judged(answer)["fabric.joined"]
     assert check["status"] == "fail"
     assert "did not answer within 6 s" in str(check["evidence"])
-    stat = Path(f"/proc/{(tmp_path / 'pid').read_text()}/stat")
+    assert ended(int(answer.out.split("child ", 1)[1].split()[0]))
+
+
+def ended(pid: int) -> bool:
+    """Whether a process is gone, or will be within seconds."""
+    stat = Path(f"/proc/{pid}/stat")
     deadline = time.monotonic() + 5
     while time.monotonic() < deadline and stat.exists() and " Z " not in stat.read_text():
         time.sleep(0.05)
-    assert not stat.exists() or " Z " in stat.read_text()
+    return not stat.exists() or " Z " in stat.read_text()
+
+
+# --- whose the ranks are ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def root() -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can become another user")
+
+
+def ranks(
+    monkeypatch: pytest.MonkeyPatch, text: str, devices: Sequence[framework_load.Device] = ()
+) -> tuple[run.Result, str]:
+    """What becomes of ranks that do something else than PyTorch's would."""
+    monkeypatch.setitem(PROGRAMS, "ranks", HEAD + text)
+    return load.ask(PYTHON, GROUP, 1, devices)
+
+
+#: Takes the limit of memory away that adapters need, which root may in most places.
+_ANY = "import resource; resource.setrlimit(resource.RLIMIT_MEMLOCK, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))"
+
+
+@pytest.mark.usefixtures("root")
+def test_ranks_that_root_starts_are_an_ordinary_users_with_a_directory_of_their_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answer, log = ranks(
+        monkeypatch,
+        """
+import pwd, resource
+place = os.environ["HOME"]
+open(os.environ["NCCL_DEBUG_FILE"].replace("%p", "1"), "w").write("what NCCL wrote")
+say("found", ids=os.getresuid() + os.getresgid(), groups=os.getgroups(), at=os.getcwd(), scratch=os.environ["TMPDIR"] == place,
+    mode=oct(os.stat(place).st_mode & 0o777), lock=resource.getrlimit(resource.RLIMIT_MEMLOCK))
+""",
+    )
+    assert answer.rc == 0, answer.err
+    may = subprocess.run([PYTHON, "-c", _ANY], capture_output=True, check=False).returncode == 0
+    lock = (resource.RLIM_INFINITY,) * 2 if may else resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    found = next(step for step in told_in(answer.out) if step["step"] == "found")
+    assert found == {
+        "step": "found",
+        "ids": [NOBODY] * 6,
+        "groups": [],
+        "at": "/",
+        "scratch": True,
+        "mode": "0o700",
+        "lock": list(lock),
+    }
+    assert log == "what NCCL wrote"
+
+
+@pytest.mark.usefixtures("root")
+def test_a_device_that_is_closed_to_users_is_named_and_root_takes_no_ones_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "closed").mkdir(mode=0o700)
+    for name in ("closed/uverbs0", "nvidia0", "nvidiactl"):
+        (tmp_path / name).touch(0o666)
+        (tmp_path / name).chmod(0o660 if name == "nvidia0" else 0o666)
+    patterns = [f"{tmp_path}/{name}" for name in ("nvidia[0-9]*", "closed/uverbs*", "absent*")]
+    monkeypatch.setattr(framework_load, "_DEVICES", patterns)
+    answer, _log = ranks(monkeypatch, "say('start')", CARDS)
+    assert "start" not in answer.out
+    check = judged(answer)["fabric.runs"]
+    assert (check["status"], check["evidence"]) == ("incomplete", f"{tmp_path}/nvidia0, {tmp_path}/closed/uverbs0")
+    assert "chmod o+rw" in str(check["remedy"])
+
+
+@pytest.mark.usefixtures("root")
+def test_an_interpreter_that_is_closed_to_users_is_said(tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.symlink_to(PYTHON)
+    tmp_path.chmod(0o700)
+    answer, _log = load.ask(str(python), GROUP, 1, [])
+    check = judged(answer)["fabric.runs"]
+    assert (check["status"], check["reason"]) == (
+        "incomplete",
+        "an ordinary user cannot run the environment's interpreter",
+    )
+    assert "Permission denied" in str(check["evidence"])
+
+
+def test_what_a_rank_lays_in_the_place_of_a_log_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("sesame")
+    place = 'os.environ["HOME"]'
+    _answer, log = ranks(
+        monkeypatch,
+        f"""
+os.symlink({str(secret)!r}, {place} + "/nccl.1")
+os.mkfifo({place} + "/nccl.2")
+os.mkdir({place} + "/nccl.3")
+open({place} + "/nccl.4", "w").write("what NCCL wrote")
+""",
+    )
+    assert log.split() == ["what", "NCCL", "wrote"]
+
+
+def test_ranks_end_with_who_started_them_though_they_are_another_users() -> None:
+    text = """
+from ansible_collections.gpuwright.node.plugins.module_utils.measure import fabric_load, framework_load
+framework_load.PROGRAMS["ranks"] = "import os, time; print(os.getpid(), flush=True); time.sleep(300)"
+fabric_load.ask(%r, fabric_load.Group("::1", 1, 0, 1, 2, 300, None), 1, [], lambda argv, timeout, env: subprocess.call(argv))
+"""
+    child = subprocess.Popen([sys.executable, "-c", "import subprocess" + text % PYTHON], stdout=subprocess.PIPE)
+    assert child.stdout
+    pid = 0
+    for line in child.stdout:
+        if line.strip().isdigit():
+            pid = int(line)
+            break
+    assert Path(f"/proc/{pid}/stat").exists()
+    child.kill()
+    child.wait()
+    assert ended(pid)
 
 
 # --- judging ----------------------------------------------------------------------------------------------------------

@@ -186,7 +186,7 @@ def test_a_card_that_is_not_there_is_said() -> None:
 
 
 def test_a_card_that_computes_is_left_alone_unless_told() -> None:
-    data = cards(processes=[{"pid": 7, "type": "C", "name": "train.py", "memory_mib": 9000}])
+    data = cards(processes=[{"pid": 7, "type": "C", "name": "train.py"}])
     devices, left_alone = load.choose(data, "", [], busy=False)
     assert devices == []
     assert {(each["status"], each["measured"]) for each in left_alone} == {("incomplete", 1)}
@@ -195,7 +195,7 @@ def test_a_card_that_computes_is_left_alone_unless_told() -> None:
 
 
 def test_the_desktop_does_not_make_a_card_busy() -> None:
-    data = cards(processes=[{"pid": 7, "type": "G", "name": "Xorg", "memory_mib": 9}])
+    data = cards(processes=[{"pid": 7, "type": "G", "name": "Xorg"}])
     assert load.choose(data, "", [], busy=False)[0]
 
 

@@ -20,6 +20,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import A
 from ansible_collections.gpuwright.node.plugins.module_utils.measure import framework
 from ansible_collections.gpuwright.node.plugins.modules import framework_check
 from ansible_collections.gpuwright.node.plugins.plugin_utils import gate
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.frameworks import condemned
 from tests.sim import repository, wheels
 from tests.unit.prove.conftest import let_in
 
@@ -114,6 +115,78 @@ def test_a_framework_multiplies_matrices_on_every_card(
     computed = [check for check in result["checks"] if check["id"] == "framework.compute"]
     assert [check["gpu"] for check in computed] == ["cuda:0", "cuda:1"]
     assert all(re.search("Stand-in card|card [01]", str(check["reason"])) for check in computed)
+
+
+def _changed(python: str, module: str, text: str) -> None:
+    (package,) = Path(python).parents[1].glob(f"lib/python*/site-packages/{module}")
+    package.write_text(package.read_text() + text)
+
+
+MISMATCH = """
+def _lacks(*_given):
+    raise RuntimeError("cuDNN error: CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH")
+nn.functional.conv2d = _lacks
+"""
+
+
+def test_a_cudnn_of_which_a_part_is_the_systems_fails_in_a_convolution_alone(driver: Any, environment: Any) -> None:
+    driver()
+    python = environment("pytorch")
+    _changed(python, "torch/__init__.py", MISMATCH)
+    result = prove("pytorch", python)
+    assert [of(result, f"framework.{step}")["status"] for step in ("import", "cuda", "compute")] == [
+        "pass",
+        "pass",
+        "fail",
+    ]
+    assert "parts of another cuDNN" in str(of(result, "framework.compute")["reason"])
+    assert "libcudnn9-cuda-12" in str(of(result, "framework.compute")["remedy"])
+
+
+def test_a_convolution_that_is_wrong_fails(driver: Any, environment: Any) -> None:
+    driver()
+    python = environment("pytorch")
+    _changed(python, "torch/__init__.py", "\nnn.functional.conv2d = lambda values, weights: values\n")
+    assert "a convolution of ones gives" in str(of(prove("pytorch", python), "framework.compute")["evidence"])
+
+
+BROKEN = """
+import ctypes, os
+for _place in filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(":")):
+    if os.path.exists(_place + "/libmine.so.1"):
+        ctypes.CDLL(_place + "/libmine.so.1")
+"""
+
+
+def test_a_broken_library_that_a_variable_names_is_the_cause_and_no_build_mends_it(
+    environment: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = environment("pytorch")
+    _changed(python, "torch/__init__.py", BROKEN)
+    folder = tmp_path / "theirs"
+    folder.mkdir()
+    (folder / "libmine.so.1").write_text("no library")
+    monkeypatch.setenv("LD_LIBRARY_PATH", f"/nowhere:{folder}")
+    found = of(prove("pytorch", python, expect_cuda=False), "framework.import")
+    assert (found["status"], found["action"]) == ("fail", "configure")
+    assert f"LD_LIBRARY_PATH=/nowhere:{folder}, which has {folder}/libmine.so.1, and it works without" in str(
+        found["reason"]
+    )
+    assert condemned({"proof": {"checks": [found]}}) == []  # type: ignore[typeddict-item]
+    # What the remedy says.
+    assert "unset LD_LIBRARY_PATH" in str(found["remedy"])
+    monkeypatch.delenv("LD_LIBRARY_PATH")
+    assert of(prove("pytorch", python, expect_cuda=False), "framework.import")["status"] == "pass"
+
+
+def test_what_fails_without_the_variable_as_well_has_another_cause(
+    environment: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = environment("pytorch")
+    _changed(python, "torch/__init__.py", "\nraise ImportError('mine')\n")
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/nowhere")
+    found = of(prove("pytorch", python, expect_cuda=False), "framework.import")
+    assert (found["action"], found["reason"]) == ("install", "importing it failed")
 
 
 @pytest.mark.parametrize("name", WITH_CARDS)

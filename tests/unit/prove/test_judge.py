@@ -8,7 +8,7 @@ import pytest
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import card_sample, checks
 from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
-from ansible_collections.gpuwright.node.plugins.plugin_utils.health import judge
+from ansible_collections.gpuwright.node.plugins.plugin_utils.health import judge, judge_disks
 from tests.unit.plan import nodes
 
 #: Any: a test changes them to what no type allows, too.
@@ -36,12 +36,32 @@ def test_a_good_node_passes_with_nothing_to_say(facts: Facts) -> None:
 
 
 @pytest.mark.parametrize(
+    ("installed", "build", "status"),
+    [
+        ({"linux-headers-amd64": "6.12.9-1"}, "dkms", "pass"),
+        ({"linux-headers-6.8.0-101-generic": "6.8.0-101"}, "dkms", "pass"),
+        ({"linux-headers-6.8.0-90-generic": "6.8.0-90"}, "dkms", "warn"),
+        ({}, "dkms", "warn"),
+        ({}, "prebuilt-signed", "skip"),
+        (None, "dkms", "incomplete"),
+    ],
+)
+def test_headers_are_missed_where_the_driver_is_built_from_its_source(
+    facts: Facts, by_id: ById, installed: Any, build: str, status: str
+) -> None:
+    """It works until another kernel comes; nobody sees why it does not then."""
+    changed = put(put(facts, "packages.installed", installed), "kernel.next", "6.8.0-101-generic")
+    stack: Any = {"driver": nodes.driver_stack(build=build, headers="linux-headers-amd64", pin=PIN)}
+    assert by_id(judge.judge(changed, stack, {"count": 1}))["driver.headers"]["status"] == status
+
+
+@pytest.mark.parametrize(
     ("path", "value", "check_id", "status", "told"),
     [
         ("kernel.loaded", {}, "driver.loaded", "fail", "is not loaded"),
         ("kernel.loaded", {"nouveau": {"version": None}}, "driver.loaded", "fail", "nouveau"),
         ("kernel.loaded", {"nvidia": {}, "nouveau": {}}, "driver.nouveau_absent", "fail", "nouveau"),
-        ("driver.user_version", "580.105.08", "driver.version_match", "fail", "a reboot is needed"),
+        ("driver.user_version", "580.105.08", "driver.version_match", "fail", "and the next boot loads 580.95.05"),
         ("driver.user_version", None, "driver.version_match", "incomplete", "no driver library"),
         ("driver.loaded_modules", "proprietary", "driver.modules", "warn", "proprietary"),
         ("kernel.available", {}, "driver.next_kernel", "fail", "no NVIDIA module"),
@@ -139,7 +159,9 @@ def test_each_place_that_is_written_to_has_a_least_room_of_its_own(
     facts: Facts, by_id: ById, mount: str, least: int
 ) -> None:
     for free, status in ((least, "pass"), (least - 1, "warn")):
-        check = by_id(judge.judge(put(facts, "disks", [{"mount": mount, "free_bytes": free * judge.MB}])))["disk.space"]
+        check = by_id(judge.judge(put(facts, "disks", [{"mount": mount, "free_bytes": free * judge_disks.MB}])))[
+            "disk.space"
+        ]
         assert (check["status"], check["measured"], check["expected"]) == (status, free, least)
 
 
@@ -332,6 +354,59 @@ def test_a_build_that_failed_for_want_of_room_asks_for_room(facts: Facts, by_id:
     assert str(check["remedy"]).startswith("make room")
 
 
+def test_the_flavour_of_modules_is_open_where_the_libraries_are_of_another_version(facts: Facts, by_id: ById) -> None:
+    seen = put(facts, "driver.loaded_modules", "proprietary")
+    assert by_id(judge.judge(seen, STACK))["driver.modules"]["status"] == "warn"
+    check = by_id(judge.judge(put(seen, "driver.user_version", "430.50"), STACK))["driver.modules"]
+    assert (check["status"], check["remedy"]) == ("skip", None)
+
+
+@pytest.mark.parametrize(
+    ("line", "family", "program", "package"),
+    [
+        ("/bin/sh: line 1: g++: command not found", "redhat", "g++", "install gcc-c++,"),
+        ("/bin/sh: 1: g++: not found", "debian", "g++", "install g++,"),
+        ("make[2]: flex: No such file or directory", "debian", "flex", "install flex,"),
+    ],
+)
+def test_a_build_that_lacks_a_program_asks_for_its_package(
+    facts: Facts, by_id: ById, line: str, family: str, program: str, package: str
+) -> None:
+    check = _build_check(put(facts, "os.family", family), by_id, "6.12.107+deb13-amd64", errors=[line])
+    assert check is not None
+    assert f"the program {program} is not there" in str(check["reason"])
+    assert str(check["remedy"]).startswith(package)
+
+
+_UNKNOWN = "cc: error: unrecognized command-line option '-ftrivial-auto-var-init=zero'"
+
+
+@pytest.mark.parametrize(
+    ("following", "reason", "remedy"),
+    [
+        (
+            "6.12.107+deb13-amd64",
+            "the compiler is older than gcc 14.2 that the kernel was built with",
+            "install gcc-14",
+        ),
+        (
+            "6.12.94+deb13-amd64",
+            "is older than the one that the kernel",
+            "compiler that /boot/config-6.12.107+deb13-amd64",
+        ),
+    ],
+)
+def test_a_build_whose_compiler_does_not_know_an_option_asks_for_that_of_the_kernel(
+    facts: Facts, by_id: ById, following: str, reason: str, remedy: str
+) -> None:
+    seen = put(facts, "kernel.compiler", {"built_with": "gcc 14.2", "available": None})
+    check = _build_check(seen, by_id, following, errors=[_UNKNOWN], compiler=True)
+    assert check is not None
+    assert reason in str(check["reason"])
+    assert remedy in str(check["remedy"])
+    assert "proprietary" not in str(check["remedy"])
+
+
 def test_a_build_that_went_well_later_is_not_held_against_the_node(facts: Facts, by_id: ById) -> None:
     assert _build_check(facts, by_id, "6.12.94+deb13-amd64", kernel="6.12.94+deb13-amd64") is None
 
@@ -345,6 +420,42 @@ def test_a_source_that_cannot_be_read_is_named_with_who_cannot(
     assert check["status"] == "warn"
     assert check["reason"] == f"{manager} cannot read /a.repo, line 2: it is not OPTION=VALUE"
     assert then in str(check["remedy"])
+
+
+def test_a_source_in_a_directory_that_is_gone_is_named(facts: Facts, by_id: ById) -> None:
+    gone = ["/etc/apt/sources.list.d/a.list: there is no directory /var/cuda-repo"]
+    facts["packages"] |= {"manager": "apt", "broken_sources": [], "gone_sources": gone}
+    check = by_id(judge.judge(facts, STACK, {"count": 1}))["packages.sources"]
+    assert (check["status"], check["reason"]) == ("warn", f"a package source is gone: {gone[0]}")
+
+
+@pytest.mark.parametrize(
+    ("row", "lacks", "named"),
+    [
+        ({"packages": ["*nvidia*"]}, True, "nvidia-container-toolkit"),
+        ({"packages": ["/^nvidia-c.*kit$/"]}, True, "nvidia-container-toolkit"),
+        ({"packages": ["other", "nvidia-container-toolkit:any"]}, True, "nvidia-container-toolkit"),
+        ({"packages": ["*"], "except": ["bash"]}, True, "nvidia-container-toolkit"),
+        ({"packages": ["*"], "except": ["nvidia*"]}, True, None),
+        ({"packages": ["*nvidia*"]}, False, None),
+        ({"packages": ["*nvidia*"], "source": "release o=Ubuntu"}, True, None),
+        ({"packages": ["/(n+)+x/", "/n*v*i*d*i*a*x/", "/*/", "src:nvidia*"]}, True, None),
+    ],
+)
+def test_what_keeps_out_a_package_that_is_lacking_is_named(
+    facts: Facts, by_id: ById, row: dict[str, object], lacks: bool, named: str | None
+) -> None:
+    rule: Any = {"file": "/etc/apt/preferences.d/no", "entry": "Package: x", "except": [], "source": None, **row}
+    facts["packages"] |= {"hides": [rule], "installed": {} if lacks else {"nvidia-container-toolkit": "1.19.1-1"}}
+    stack: Any = {"container_toolkit": {"packages": ["nvidia-container-toolkit"], "adopted": False}}
+    check = by_id(judge.judge(facts, stack, {"count": 1}))["packages.hidden"]
+    assert check["status"] == ("warn" if named else "pass")
+    assert check["measured"] == ([named] if named else None)
+    assert (
+        named is None or check["reason"] == f"/etc/apt/preferences.d/no keeps {named} from being installed (Package: x)"
+    )
+    adopted: Any = {"container_toolkit": {**stack["container_toolkit"], "adopted": True}}
+    assert by_id(judge.judge(facts, adopted, {"count": 1}))["packages.hidden"]["status"] == "pass"
 
 
 def test_nouveau_may_hold_a_card_that_is_left_alone(facts: Facts, by_id: ById) -> None:

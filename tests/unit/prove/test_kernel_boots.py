@@ -112,7 +112,7 @@ def test_what_an_application_did_in_an_earlier_boot_is_over(tmp_path: Path) -> N
     assert judged(tmp_path, [], [FAULT], [FAULT]) == []
     assert "3 earlier boots" not in passed(tmp_path, [FAULT])
     assert "the journal has no more of the 3" in passed(tmp_path, [FAULT])
-    assert "1 errors of theirs are over" in passed(tmp_path, [FAULT])
+    assert "1 error of theirs is over" in passed(tmp_path, [FAULT])
 
 
 def test_what_ends_with_the_hardware_is_not_over(tmp_path: Path) -> None:

@@ -171,6 +171,13 @@ def test_the_same_number_is_told_once_for_each_card_with_how_often_it_came() -> 
     ]
 
 
+def test_a_fault_of_the_card_is_told_before_those_of_programs_of_the_same_severity() -> None:
+    contained = "NVRM: Xid (PCI:0000:5e:00): 94, pid=9, name=python3, Contained: SM (0x1). RST: No, D-RST: No"
+    found = judged(FAULT, contained, FAULT.replace("31", "13"))
+    assert [str(check["reason"]).split(":")[0] for check in found] == ["Xid 94", "Xid 31", "Xid 13"]
+    assert str(judged(FAULT, contained, OFF)[0]["reason"]).startswith("Xid 79: ")
+
+
 def test_what_asks_for_nothing_passes_and_is_told() -> None:
     [check] = judged("NVRM: Xid (PCI:0000:3b:00): 43, pid=7", "NVRM: Xid (PCI:0000:3b:00): 43, pid=8")
     assert check["status"] == "pass"
@@ -202,6 +209,7 @@ def test_an_error_of_nvlink_5_is_as_bad_as_its_line_says(word: str, status: str)
         f"NVRM: Xid (PCI:0018:01:00): 149, NETIR_LINK_EVT  {word}   XC0 i0 Link 03 (0x004505c6 0x00000000)"
     )
     assert (check["status"], check["gpu"]) == (status, "00000018:01:00.0")
+    assert "whether it is fatal" not in str(check["remedy"]), "that is read already"
 
 
 @pytest.mark.parametrize(

@@ -321,10 +321,7 @@ def test_a_fleet_fits_into_one_page(run: Path) -> None:
     ]
     made = report.report_of(
         {f"n{number:03}": report.host_record(f"n{number:03}", record(*found)) for number in range(500)},
-        version="1",
-        verb="up",
-        started=None,
-        finished=None,
+        {"gpuwright": "1", "verb": "up", "started": None, "finished": None, "ended": "done"},
     )
     assert len(page.render(made)) < 3_000_000
 

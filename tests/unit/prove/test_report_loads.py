@@ -32,7 +32,7 @@ def measured(*results: Any, count: int = 8) -> dict[str, Any]:
 def rendered(found: Any = (), **values: Any) -> Tags:
     made = report.report_of(
         {"node1": report.host_record("node1", record(*found, **values))},
-        version="1", verb="validate", started=None, finished=None,
+        {"gpuwright": "1", "verb": "validate", "started": None, "finished": None, "ended": "done"},
     )  # fmt: skip
     return Tags(page.render(made))
 
@@ -269,7 +269,7 @@ def test_a_fleet_shows_them_of_so_many_hosts_and_says_where_the_others_are() -> 
     told = measured(result())
     made = report.report_of(
         {f"n{number:03}": report.host_record(f"n{number:03}", record(*judged(), measurements=told)) for number in range(120)},
-        version="1", verb="validate", started=None, finished=None,
+        {"gpuwright": "1", "verb": "validate", "started": None, "finished": None, "ended": "done"},
     )  # fmt: skip
     text = page.render(made)
     assert text.count("Under load through pytorch") == page.MOST_LOADED

@@ -53,7 +53,7 @@ def test_not_applicable_is_no_error_on_a_geforce(parsed: Parsed) -> None:
 def test_tags_of_the_years_before_2020_are_found_under_their_old_names(parsed: Parsed) -> None:
     gpu = parsed("v100_418.xml")["gpus"][0]
     assert gpu["retired_pages"] == {"single_bit": 4, "double_bit": 57, "pending": True}
-    assert (gpu["ecc"]["volatile_corrected"], gpu["ecc"]["aggregate_uncorrected"]) == (7, 1)
+    assert (gpu["ecc"]["volatile_corrected"], gpu["ecc"]["volatile_uncorrected"]) == (7, 0)
     assert (gpu["power_draw_w"], gpu["power_limit_w"]) == (43.1, 300.0)
     assert gpu["throttle"] == ["gpu_idle"]
     assert gpu["pcie"]["replays"] is None, "65535 means that nothing is counted"
@@ -174,6 +174,8 @@ def test_bad_memory_and_an_unready_fabric_are_found(parsed: Parsed, by_id: ById)
     assert "-i 0" in str(checked["remap.pending"]["remedy"])
     assert checked["ecc.volatile_unc"]["measured"] == 4
     assert checked["ecc.sram_agg_unc"]["severity"] == "fatal"
+    assert checked["ecc.sram_agg_unc"]["evidence"] == "serial number 165302300001"
+    assert checked["remap.pending"]["evidence"] is None
     assert checked["fabric.state"]["action"] == "restart_service"
 
 
@@ -349,6 +351,25 @@ def test_only_harmful_reasons_of_slowing_down_count(
     assert (checked["throttle.hw"]["status"], checked["throttle.sw_thermal"]["status"]) == (hard, soft)
 
 
+@pytest.mark.parametrize(
+    ("reasons", "right", "wrong"),
+    [
+        (["hw_slowdown", "hw_thermal_slowdown"], ["air flow"], ["power supply", "BMC"]),
+        (["hw_slowdown", "hw_power_brake_slowdown"], ["BMC", "power supply", "cables"], ["air flow", "fans"]),
+        (["hw_thermal_slowdown", "hw_power_brake_slowdown"], ["air flow", "BMC"], []),
+        (["hw_slowdown"], ["air flow", "BMC"], []),
+    ],
+)
+def test_what_helps_a_slow_card_goes_by_what_slows_it(
+    parsed: Parsed, by_id: ById, reasons: list[str], right: list[str], wrong: list[str]
+) -> None:
+    data = parsed("h100_580.xml")
+    data["gpus"][0]["throttle"] = reasons
+    remedy = str(by_id(smi_judge.judge(data, {}))["throttle.hw"]["remedy"])
+    assert [word for word in right if word not in remedy] == []
+    assert [word for word in wrong if word in remedy] == []
+
+
 def test_one_sensor_that_cannot_be_read_fails_and_does_not_lose_the_card(
     document: Callable[[str], str], by_id: ById
 ) -> None:
@@ -395,6 +416,49 @@ def test_heat_that_slows_a_card_at_rest_fails(
     gpu["throttle"], gpu["utilization_percent"] = ["sw_thermal_slowdown"], percent
     gpu["processes"] = [{"pid": 7, "type": "C", "name": "train"}] * processes
     assert by_id(smi_judge.judge(data, {}))["throttle.sw_thermal"]["status"] == status
+
+
+@pytest.mark.parametrize(
+    ("card", "memory", "held"),
+    [(57, None, True), (57, 60, True), (57, 104, False), (84, None, False), (None, None, False)],
+)
+def test_a_card_that_slows_down_without_being_hot_is_held_to_a_limit(
+    parsed: Parsed, by_id: ById, card: int | None, memory: int | None, held: bool
+) -> None:
+    data = parsed("geforce_595.xml")
+    gpu = data["gpus"][0]
+    gpu.update(
+        temperature_c=card, temperature_memory_c=memory, temperature_margin_c=0, throttle=["sw_thermal_slowdown"]
+    )
+    found = by_id(smi_judge.judge(data, {}))
+    for name in ("temp.gpu", "throttle.sw_thermal"):
+        assert ("nvidia-smi -gtt" in str(found[name]["remedy"]), "fans" in str(found[name]["remedy"])) == (
+            held,
+            not held,
+        )
+
+
+@pytest.mark.parametrize(
+    ("limits", "expected", "status"),
+    [
+        ((700, 350), {}, "warn"),
+        ((350, 350), {}, "pass"),
+        ((700, 700), {}, "pass"),
+        ((700, 350), {"power_limit_w": 350}, "pass"),
+        ((None, 350), {}, "pass"),
+    ],
+)
+def test_a_limit_of_power_that_one_card_of_several_has_is_told(
+    parsed: Parsed, limits: tuple[int | None, int], expected: Any, status: str
+) -> None:
+    data = parsed("h100_580.xml")
+    for gpu, limit in zip(data["gpus"], limits, strict=True):
+        gpu["power_limit_w"] = limit
+    found = [check for check in smi_judge.judge(data, expected) if check["id"] == "gpu.power_limit"]
+    assert found[-1]["status"] == status
+    assert status != "warn" or "-i 1 -pl 700" in str(found[-1]["remedy"])
+    data["gpus"][0]["name"] = "another"
+    assert {check["status"] for check in smi_judge.judge(data, {}) if check["id"] == "gpu.power_limit"} <= {"pass"}
 
 
 _BRAKES = ["sw_power_cap", "hw_slowdown", "hw_power_brake_slowdown"]

@@ -135,7 +135,7 @@ def test_a_program_that_computes_on_each_card_is_the_proof(tmp_path: Path) -> No
         (count() + card(17), "fail", "computes wrong numbers"),
         (count() + card(0, 2, "out of memory"), "incomplete", "memory is full"),
         (count(0, *OLD_DRIVER), "fail", "driver is too old"),
-        (count(0), "fail", "finds 0 cards, expected are 1"),
+        (count(0), "fail", "finds 0 cards of 1"),
         (count(2) + card(), "fail", "did not end"),
         ("", "fail", "did not end"),
         (f"{toolkit.MARK}[]\n{toolkit.MARK}{{'x'\n", "fail", "did not end"),

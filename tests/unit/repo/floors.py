@@ -64,7 +64,7 @@ FLOORS: tuple[tuple[str, tuple[str, ...]], ...] = (
                 "gpuwright.sizing_page",
                 "gpuwright.show_cost",
                 "gpuwright.told",
-                "gpuwright.hostrun",
+                *("gpuwright.hostrun", "gpuwright.ends", "gpuwright.steps", "gpuwright.tied"),
             ),
             *("gpuwright.card_looks", "gpuwright.day_plot", "gpuwright.show_top"),
         ),

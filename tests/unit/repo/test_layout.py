@@ -130,6 +130,7 @@ def test_what_runs_on_nodes_imports_nothing_of_third_parties(path: Path) -> None
         "apt",
         "apt_pkg",
         "dnf",
+        "hawkey",
         "libdnf",
         "libdnf5",
         "rpm",

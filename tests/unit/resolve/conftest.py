@@ -11,6 +11,7 @@ import pytest
 
 from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import machine
+from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import gpus as catalogued
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
 from tests.property import remedies
@@ -35,12 +36,11 @@ def rules() -> Any:
 def answering(rules: Any) -> Resolve:
     """The answers by these rules."""
 
-    def run(
-        gpus: str | list[str], os: str, *wants: str, arch: str = "x86_64", today: date = TODAY, **assume: Any
-    ) -> Any:
+    def run(gpus: str | list[str], os: str, *wants: str, arch: str = "", today: date = TODAY, **assume: Any) -> Any:
         cards = [gpus] if isinstance(gpus, str) else gpus
         variables = assume.pop("wish", {})
-        where = machine.machine_from_options(cards, os, arch, assume, rules, today=today)
+        named = arch or ("" if any(catalogued.identify(card, rules).get("arch") for card in cards) else "x86_64")
+        where = machine.machine_from_options(cards, os, named, assume, rules, today=today)
         wished = Wish.from_variables({**variables, "gpuwright_want": list(wants)}, rules)
         return resolver.resolve(where, wished, rules)
 

@@ -56,6 +56,13 @@ from .conftest import TODAY, Resolve
         ("RTX PRO 6000 Max-Q", "RTX PRO 6000 Blackwell Max-Q"),
         ("NVIDIA RTX PRO 2000 Blackwell Generation Laptop GPU", "RTX PRO 2000 Blackwell Generation Laptop GPU"),
         ("10de:2684", "GeForce RTX 4090"),
+        ("NVIDIA Tesla K20m", "Tesla K20m"),
+        ("GTX 780", "GeForce GTX 780"),
+        ("gtx titan", "GeForce GTX TITAN"),
+        ("Quadro K4000", "Quadro K4000"),
+        ("Quadro 6000", "Quadro 6000"),
+        ("Quadro RTX 6000", "Quadro RTX 6000"),
+        ("10de:06dd", "Quadro 4000"),
     ],
 )
 def test_a_name_as_people_write_it_means_one_card(written: str, meant: str, rules: dict[str, Any]) -> None:
@@ -80,12 +87,25 @@ def test_every_card_is_found_by_its_own_name(rules: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "near"), [("H1000", "H100"), ("RTX 4900", "RTX 4090"), ("Tesla V10", "V100"), ("A6001", "A6000")]
+    ("wrong", "near"),
+    [
+        ("H1000", "H100 PCIe"),
+        ("RTX 4900", "GeForce RTX 4090"),
+        ("4900", "GeForce RTX 4090"),
+        ("4090ti", "GeForce RTX 4090"),
+        ("RTX 6090", "GeForce RTX 5090"),
+        ("Tesla V10", "Tesla V100 PCIe 16GB"),
+        ("A6001", "RTX A6000"),
+        ("L41", "L40"),
+        ("titam rtx", "TITAN RTX"),
+    ],
 )
-def test_an_unknown_name_brings_near_ones(wrong: str, near: str, rules: dict[str, Any]) -> None:
+def test_an_unknown_name_brings_the_nearest_one_of_its_family_first(
+    wrong: str, near: str, rules: dict[str, Any]
+) -> None:
     with pytest.raises(BadInput) as caught:
         gpus.identify(wrong, rules)
-    assert any(near in suggestion for suggestion in caught.value.suggestions), caught.value.suggestions
+    assert caught.value.suggestions[0] == near, caught.value.suggestions
 
 
 def test_a_pci_id_finds_its_card_with_and_without_the_vendor(rules: dict[str, Any]) -> None:
@@ -123,6 +143,9 @@ def test_a_search_tells_what_a_person_asks_about_a_card(rules: dict[str, Any]) -
         ("GeForce GT 710", "Kepler", "3.5"),
         ("GeForce GT 730 (GF108)", "Fermi", "2.1"),
         ("NVS 510", "Kepler", "3.0"),
+        ("GeForce GTX 880M", "Kepler", "3.0"),
+        ("Tesla K20", "Kepler", "3.5"),
+        ("Tesla M2090", "Fermi", "2.0"),
     ],
 )
 def test_a_laptop_or_display_card_is_what_its_chip_is(
@@ -130,6 +153,75 @@ def test_a_laptop_or_display_card_is_what_its_chip_is(
 ) -> None:
     row = gpus.identify(name, rules)
     assert (row["architecture"], row["compute_capability"]) == (architecture, capability)
+
+
+@pytest.mark.parametrize(
+    ("device", "architecture", "capability"),
+    [("0df4", "Fermi", "2.1"), ("1140", "Fermi", "2.1"), ("103f", "Kepler", "3.5"), ("11a9", "Kepler", "3.0")],
+)
+def test_a_device_of_an_old_chip_that_no_row_names_is_of_its_range(
+    device: str, architecture: str, capability: str, rules: dict[str, Any]
+) -> None:
+    row = gpus.by_range(device, rules)
+    assert gpus.by_pci(device, rules) is None
+    assert row is not None
+    assert (row["architecture"], row["compute_capability"]) == (architecture, capability)
+
+
+@pytest.mark.parametrize(
+    ("card", "branch", "last"),
+    [
+        ("GTX 780", "510", "470"),
+        ("Quadro K4000", "535", "470"),
+        ("GTX 860M (GK104)", "580", "470"),
+        ("Tesla V100", "590", "580"),
+    ],
+)
+def test_a_branch_that_no_longer_drives_a_card_is_refused_with_the_last_that_does(
+    card: str, branch: str, last: str, resolve: Resolve
+) -> None:
+    first = resolve(card, "ubuntu-22.04", f"driver={branch}")["conflicts"][0]
+    assert first["rule"] == "driver.card"
+    assert first["text"].endswith(f"; {last} is the last that does")
+
+
+@pytest.mark.parametrize("wanted", ["driver", "driver=390", "driver=470", "driver=580"])
+@pytest.mark.parametrize("os", ["ubuntu-22.04", "ubuntu-24.04", "debian-13", "rocky-9"])
+def test_a_card_whose_branches_no_system_carries_is_left_alone_whatever_branch_is_asked_for(
+    os: str, wanted: str, resolve: Resolve
+) -> None:
+    (told,) = resolve("GTX 580", os, wanted)["conflicts"]
+    assert told["rule"] == "driver.card"
+    assert told["text"] == (
+        "the GeForce GTX 580 (compute capability 2.0) is driven by branch 390 alone, "
+        "and no source of it is known for any system that is served"
+    )
+    assert told["remedy"] == "leave the card unmanaged: gpuwright_gpus_ignore: ['GeForce GTX 580']"
+
+
+@pytest.mark.parametrize("wanted", ["driver", "driver=390", "driver=470"])
+def test_a_card_whose_branches_another_system_carries_is_sent_there(wanted: str, resolve: Resolve) -> None:
+    (told,) = resolve("GTX 680", "ubuntu-24.04", wanted)["conflicts"]
+    assert told["text"].endswith("is driven by branches 390 to 470, and no source for ubuntu-24.04 carries one")
+    assert told["remedy"].startswith(
+        "use ubuntu-22.04 or rhel-8 or rocky-8 or almalinux-8, or leave the card unmanaged"
+    )
+    assert resolve("GTX 680", "ubuntu-22.04", "driver")["ok"]
+
+
+def test_what_one_source_lacks_is_not_said_of_every_source(resolve: Resolve) -> None:
+    (told,) = resolve("RTX 5090", "debian-13", "driver=580", "driver-source=distro")["conflicts"]
+    assert told["text"] == "branch 580 is not to be had from distro for debian-13"
+
+
+def test_a_branch_before_a_card_names_no_last_one(resolve: Resolve) -> None:
+    first = resolve("RTX 5090", "ubuntu-22.04", "driver=535")["conflicts"][0]
+    assert first["text"].endswith("(compute capability 12.0)")
+
+
+def test_a_toolkit_that_dropped_a_card_is_refused_with_the_last_that_has_it(resolve: Resolve) -> None:
+    first = resolve("GTX 680", "ubuntu-22.04", "cuda=11.8")["conflicts"][0]
+    assert first["text"].endswith("; 10.2 is the last that has")
 
 
 def test_a_chip_has_one_compute_capability(rules: dict[str, Any]) -> None:
@@ -342,3 +434,21 @@ def test_the_boards_named_jetson_are_known(written: str, meant: str, capability:
 def test_a_jetson_that_is_only_named_has_an_arm_processor(rules: dict[str, Any]) -> None:
     where = machine_from_options(["Jetson Orin Nano"], "ubuntu-22.04", None, None, rules)
     assert (where.arch, where.assumed["arch"], where.environment) == ("aarch64", "aarch64", "jetson")
+
+
+# cards on one board with a processor ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("card", ["GB200", "GH200", "GB300", "DGX Spark", "Jetson AGX Thor (T5000)"])
+def test_a_card_on_a_board_with_an_arm_processor_is_of_an_arm_machine(card: str, rules: dict[str, Any]) -> None:
+    where = machine_from_options([card], "ubuntu-24.04", None, None, rules)
+    assert (where.arch, where.assumed["arch"]) == ("aarch64", "aarch64")
+    assert machine_from_options([card], "ubuntu-24.04", "arm64", None, rules).arch == "aarch64"
+    with pytest.raises(BadInput, match="there is none with x86_64") as caught:
+        machine_from_options([card], "ubuntu-24.04", "x86_64", None, rules)
+    assert "--arch aarch64" in caught.value.suggestions
+
+
+def test_a_card_for_a_slot_is_of_whatever_machine_is_said(rules: dict[str, Any]) -> None:
+    for arch in ("x86_64", "aarch64"):
+        assert machine_from_options(["GeForce RTX 4090"], "ubuntu-24.04", arch, None, rules).arch == arch

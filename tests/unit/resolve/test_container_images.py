@@ -118,3 +118,104 @@ def test_where_no_image_fits_auto_is_refused_with_the_reason(rules: Any) -> None
     without = {**rules, "images": {**rules["images"], "tags": []}}
     (conflict,) = answering(without)("H100", "debian-13", "container-image=auto")["conflicts"]
     assert (conflict["rule"], "container-image=auto" in conflict["text"]) == ("container-toolkit.images", True)
+
+
+# held against driver and cards ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("card", "os", "driver", "image", "why", "instead"),
+    [
+        (
+            "GeForce RTX 4050 Laptop GPU",
+            "debian-12",
+            "535",
+            "docker.io/nvidia/cuda:12.8.1-base-ubuntu22.04",
+            "data-centre and workstation cards alone",
+            "docker.io/nvidia/cuda:12.2.2-base-ubuntu22.04",
+        ),
+        (
+            "GeForce RTX 3090",
+            "ubuntu-22.04",
+            "550",
+            "nvcr.io/nvidia/pytorch:25.10-py3",
+            "its CUDA 13.0 does not run on the driver (branch 550)",
+            "nvcr.io/nvidia/pytorch:25.06-py3",
+        ),
+        (
+            "GeForce GTX 1080",
+            "ubuntu-22.04",
+            "580",
+            "docker.io/nvidia/cuda:13.0.2-devel-ubuntu24.04",
+            "its CUDA 13.0 has no code for the GeForce GTX 1080",
+            "docker.io/nvidia/cuda:12.9.1-devel-ubuntu24.04",
+        ),
+        (
+            "GeForce RTX 5090",
+            "ubuntu-24.04",
+            "580",
+            "mirror.example/nvidia/pytorch:24.12-py3",
+            "its CUDA 12.6 has no code for the GeForce RTX 5090",
+            "mirror.example/nvidia/pytorch:25.10-py3",
+        ),
+        (
+            "GeForce RTX 4090",
+            "ubuntu-22.04",
+            "570",
+            "docker.io/nvidia/cuda:13.0.2-base-ubuntu22.04",
+            "its CUDA 13.0 does not run on the driver (branch 570)",
+            "docker.io/nvidia/cuda:12.8.1-base-ubuntu22.04",
+        ),
+        (
+            "Tesla V100 PCIe 16GB",
+            "ubuntu-22.04",
+            "535",
+            "docker.io/nvidia/cuda:latest",
+            "nvidia/cuda has no tag latest",
+            "docker.io/nvidia/cuda:12.2.2-base-ubuntu22.04",
+        ),
+    ],
+)
+def test_an_image_that_would_not_start_is_refused_with_the_newest_that_does(
+    rules: dict[str, Any], card: str, os: str, driver: str, image: str, why: str, instead: str
+) -> None:
+    resolve = answering(rules)
+    answer = resolve(card, os, f"driver={driver}", f"container-image={image}")
+    (entry,) = answer["conflicts"]
+    assert entry["rule"] == "container-toolkit.image"
+    assert why in entry["text"]
+    assert entry["remedy"].startswith(f"ask for container-image={instead}")
+    assert resolve(card, os, f"driver={driver}", f"container-image={instead}")["ok"]
+
+
+@pytest.mark.parametrize(
+    ("card", "driver", "image", "how"),
+    [
+        ("A100 PCIe 80GB", "550", "nvcr.io/nvidia/pytorch:25.10-py3", "cuda-compat in the image"),
+        ("A100 PCIe 80GB", "535", "docker.io/nvidia/cuda:12.8.1-base-ubuntu22.04", "minor-version"),
+        ("GeForce RTX 3090", "580", "docker.io/nvidia/cuda:12.4.1-base-ubuntu22.04", "in full"),
+    ],
+)
+def test_an_image_that_runs_says_how(rules: dict[str, Any], card: str, driver: str, image: str, how: str) -> None:
+    answer = answering(rules)(card, "ubuntu-22.04", f"driver={driver}", f"container-image={image}")
+    (text,) = [each["text"] for each in answer["why"] if each["rule"] == "container-toolkit.image"]
+    assert image in text
+    assert how in text
+
+
+def test_of_an_image_that_was_not_read_nothing_is_said_for_sure(rules: dict[str, Any]) -> None:
+    resolve = answering(rules)
+
+    def warned(card: str, driver: str, image: str) -> list[str]:
+        answer = resolve(card, "ubuntu-22.04", f"driver={driver}", f"container-image={image}")
+        return [
+            each["text"] for each in (*answer["warnings"], *answer["why"]) if each["rule"] == "container-toolkit.image"
+        ]
+
+    (text,) = warned("GeForce RTX 3090", "550", "nvcr.io/nvidia/pytorch:25.08-py3")
+    assert "25.10-py3 it would not run" in text
+    assert warned("GeForce RTX 3090", "580", "nvcr.io/nvidia/pytorch:25.08-py3") == []
+    assert warned("GeForce RTX 3090", "550", "docker.io/library/alpine:3") == []
+    assert warned("GeForce RTX 3090", "550", "registry.example/nvidia/cuda:latest") == []
+    (text,) = warned("GeForce RTX 4090", "580", "docker.io/nvidia/cuda:13.2.1-devel-ubuntu24.04")
+    assert "was not read" in text

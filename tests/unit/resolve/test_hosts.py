@@ -63,7 +63,7 @@ def jetson(facts: Facts) -> Facts:
 def guest(facts: Facts) -> Facts:
     """A virtual machine with a virtual GPU and no driver."""
     facts["environment"] = {"kind": "vm", "detail": "kvm", "systemd": True}
-    facts["pci"]["vgpus"] = [{"bus_id": "00000000:3B:00.0", "host_driver": "550.163.02", "host_branch": "r550_00"}]
+    facts["pci"]["vgpus"] = [{"bus_id": "00000000:3B:00.0", "host_driver": "550.163.02"}]
     return facts
 
 

@@ -91,3 +91,29 @@ def test_headers_follow_the_meta_package_that_brings_the_kernel(
     seen["boot"]["secure_boot"] = False
     driver = stack(answer(seen))["driver"]
     assert (driver["build"], driver["headers"]) == ("dkms", f"linux-headers-{headers}")
+
+
+@pytest.mark.parametrize(
+    ("system", "kernel", "headers", "told"),
+    [
+        ("debian-13", "6.14.8-2-pve", "proxmox-headers-6.14.8-2-pve", "Proxmox VE"),
+        ("debian-13", "6.12.10-x64v3-xanmod1", "linux-headers-6.12.10-x64v3-xanmod1", "XanMod"),
+        ("ubuntu-24.04", "6.12.10-x64v3-xanmod1", "linux-headers-6.12.10-x64v3-xanmod1", "XanMod"),
+        ("debian-12", "6.12.10-1-liquorix-amd64", "linux-headers-6.12.10-1-liquorix-amd64", "Liquorix"),
+        ("debian-13", "6.12.9-zabbly+", "linux-headers-6.12.9-zabbly+", "Zabbly"),
+        ("ubuntu-24.04", "6.14.0-061400-generic", "linux-headers-6.14.0-061400-generic", "mainline"),
+        ("ubuntu-24.04", "6.14.0-061400rc3-generic", "linux-headers-6.14.0-061400rc3-generic", "mainline"),
+        ("debian-13", "6.12.107+deb13-rt-amd64", "linux-headers-rt-amd64", "IGNORE_PREEMPT_RT_PRESENCE"),
+        # Which of the OEM series brings it nobody knows; the package linux-headers-oem does not exist.
+        ("ubuntu-24.04", "6.17.0-1032-oem", "linux-headers-6.17.0-1032-oem", None),
+        ("debian-13", "6.12.107+deb13-amd64", "linux-headers-amd64", None),
+        ("ubuntu-24.04", "6.8.0-134-generic", "linux-headers-generic", None),
+    ],
+)
+def test_a_kernel_that_is_not_the_distributions_has_headers_of_its_own(
+    resolve: Answer, system: str, kernel: str, headers: str, told: str | None
+) -> None:
+    found = resolve("H100", system, "driver", "driver-source=nvidia", kernel=kernel)
+    assert stack(found)["driver"]["headers"] == headers
+    warned = [row["text"] for row in found["warnings"] if row["rule"] == "kernel.other"]
+    assert [str(told) in text and kernel in text for text in warned] == [True] * (told is not None)

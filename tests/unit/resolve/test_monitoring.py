@@ -65,6 +65,8 @@ def why(planned: Any, rule: str) -> list[str]:
     [
         ({"gpuwright_want": ["monitoring"]}, "auto"),
         ({"gpuwright_want": ["monitoring=smi"]}, "smi"),
+        ({"monitoring_source": "auto"}, "auto"),
+        ({"gpuwright_want": ["monitoring"], "monitoring_source": "smi"}, "smi"),
         ({"gpuwright_want": ["monitoring=auto"]}, "auto"),
         ({"monitoring_source": "smi"}, "smi"),
         ({"monitoring_source": ""}, None),

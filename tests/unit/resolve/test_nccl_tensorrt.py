@@ -22,6 +22,30 @@ def rules_of(entries: list[dict[str, Any]]) -> set[str]:
     return {entry["rule"] for entry in entries}
 
 
+# The CUDA of libraries where no toolkit is wished ----------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("wants", "major"),
+    [
+        (["cudnn"], "13"),
+        (["cudnn=9.5.1"], "12"),
+        (["cudnn=9.5.1", "nccl"], "12"),
+        (["cudnn=9.5.1", "jax==0.6.1"], "12"),
+    ],
+)
+def test_a_library_of_an_older_cuda_is_that_of_its_own(resolve: Resolve, wants: list[str], major: str) -> None:
+    """An H100's driver runs CUDA 13, for which there is no cuDNN 9.5; nobody asked for CUDA 13."""
+    found = stack(resolve("H100 SXM5 80GB", "ubuntu-24.04", *wants))
+    assert f"libcudnn9-cuda-{major}" in found["cudnn"]["packages"]
+
+
+def test_a_library_that_no_cuda_has_is_told_of_the_newest(resolve: Resolve) -> None:
+    answer = resolve("GeForce RTX 5090", "ubuntu-24.04", "cudnn=9.5.1")
+    assert [entry["rule"] for entry in answer["conflicts"]] == ["cudnn.floor", "cudnn.floor"]
+    assert "CUDA 13" in answer["conflicts"][0]["text"] + answer["conflicts"][1]["text"]
+
+
 # NCCL --------------------------------------------------------------------------------------------------
 
 

@@ -49,7 +49,12 @@ def remedies(answer: dict[str, Any]) -> list[str]:
         ("RTX 5090", "ubuntu-24.04", ["cuda=12.6.2"], "ask for cuda=12.8.0, or ask for cuda=13.0 (the newest that fits)"),
         ("V100", "ubuntu-24.04", ["jax[cuda13]"], "ask for jax[cuda12]"),
         # No Python is proposed to who said nothing of one: 3.10 would do as well.
-        ("H100", "debian-12", ["tensorflow==2.14.1"], "ask for tensorflow=2.15.1, or ask for tensorflow=2.21.0 (the newest that fits)"),
+        (
+            "H100",
+            "debian-12",
+            ["tensorflow==2.14.1"],
+            "ask for tensorflow=2.15.1, or ask for tensorflow=2.21.0 (the newest that fits), or ask for python=3.10",
+        ),
         (
             "H100",
             "ubuntu-24.04",
@@ -198,6 +203,23 @@ def test_where_cuda_is_not_put_from_here_its_libraries_stop_no_nearer_wish(
     answer = resolver.resolve(replace(machine, environment=environment, cuda_reported="12.8"), wish, rules)
     assert not answer["ok"]
     assert all(entry["remedy"].startswith(remedy) for entry in answer["conflicts"])
+
+
+def test_a_version_that_the_tables_do_not_know_is_changed_first_and_few_wishes_are_tried(
+    resolve: Resolve, trials: list[int]
+) -> None:
+    """Each wish that keeps cuDNN 7.6 is refused for that alone; the search was given up after 4,000 of them."""
+    wants = ["driver=610", "driver-source=nvidia", "cuda=13.2.1", "cudnn=7.6", "tensorflow==2.9", "jax==0.4.30"]
+    told = resolve(
+        ["GTX 1080", "TITAN V"], "ubuntu-24.04", *wants, "onnxruntime==1.26", "python=3.11", "cuda-compat=auto"
+    )
+    life = "(580 is long-term, supported until 2028-08-04)"
+    ways = (
+        f"ask for tensorflow=2.15.1 and ask for cudnn=8.5.0.96 and ask for cuda=12.9.2 and ask for driver=580 {life}",
+        f"ask for tensorflow=2.21.0 and ask for cudnn=9.10.2.21 and ask for cuda=12.9 and ask for driver=580 {life}",
+    )
+    assert set(remedies(told)) == {", or ".join(ways)}
+    assert max(trials) < 500
 
 
 def test_a_search_that_takes_too_long_is_given_up(resolve: Resolve, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -119,6 +119,39 @@ def test_packages_are_not_put_over_a_broken_run_file(facts: Facts, answer: Answe
     assert answer(facts, "driver-source=nvidia")["ok"]
 
 
+def test_libraries_that_fit_neither_the_loaded_module_nor_that_on_disk_are_no_working_driver(
+    facts: Facts, answer: Answer
+) -> None:
+    broken = with_driver(facts, "570.124.06", owner="runfile", source="runfile")
+    broken["driver"]["user_version"] = "570.124.04"
+    broken["kernel"]["available"] = {"nvidia": {"version": "570.124.06", "license": "Dual MIT/GPL"}}
+    assert answer(broken)["conflicts"][0]["rule"] == "driver.runfile"
+    broken["kernel"]["available"]["nvidia"]["version"] = "570.124.04"  # a boot mends it
+    assert stack(answer(broken))["driver"]["adopted"]
+
+
+@pytest.mark.parametrize(
+    ("manager", "owner", "adopted"),
+    [
+        (None, "packages", False),
+        ("580.82.07-1", "packages", False),
+        ("580.95.05-1", "packages", True),
+        (None, "runfile", True),
+    ],
+)
+def test_a_driver_without_its_fabric_manager_gets_it_in_its_branch(
+    facts: Facts, answer: Answer, manager: str | None, owner: str, adopted: bool
+) -> None:
+    seen = with_driver(facts, "580.95.05", owner=owner, source="nvidia" if owner == "packages" else "runfile")
+    seen["pci"]["nvswitches"] = [{"bus_id": "00000000:60:00.0", "device": "22a3"}]
+    seen["packages"]["installed"] = {"nvidia-fabricmanager": manager} if manager else {}
+    driver = stack(answer(seen))["driver"]
+    assert (driver["adopted"], driver["branch"]) == (adopted, "580")
+    assert adopted or "nvidia-fabricmanager" in driver["fabric"]["packages"]
+    seen["pci"]["nvswitches"] = []
+    assert stack(answer(seen))["driver"]["adopted"]
+
+
 def test_kernel_modules_that_do_not_bind_are_not_adopted(facts: Facts, answer: Answer) -> None:
     facts["pci"]["gpus"][0]["device"] = "1db1"
     driver = stack(answer(with_driver(facts, "580.95.05", modules="open")))["driver"]
@@ -209,8 +242,7 @@ def with_a_screen(facts: Facts, old: str = "128b", held: str | None = "nouveau",
         {"bus_id": "00000000:01:00.0", "device": old, "driver": held},
         {"bus_id": "00000000:02:00.0", "device": "2b85", "driver": held},
     ]
-    connected = {"card": "card0", "connector": "HDMI-A-1", "bus_id": "00000000:01:00.0"}
-    facts["display"] = {"desktop": True, "nvidia_screens": [connected] if screen else []}
+    facts["display"] = {"desktop": True, "nvidia_screens": ["00000000:01:00.0"] if screen else []}
     return facts
 
 
@@ -347,6 +379,40 @@ def test_a_containerd_that_is_at_work_is_the_engine_where_nobody_asks_for_anothe
 ) -> None:
     facts["containers"]["containerd"] |= {**CONTAINERD, **seen}
     assert stack(answer(facts, "container-toolkit", *wants))["container_toolkit"]["engine"] == engine
+
+
+SNAP, DESKTOP = {"elsewhere": "snap"}, {"elsewhere": "desktop"}
+K3S = {"name": "k3s", "config": "/var/lib/rancher/k3s/agent/etc/containerd/config.toml"}
+
+
+@pytest.mark.parametrize(
+    ("docker", "kubernetes", "wants", "told", "engine"),
+    [
+        (SNAP, None, (), "as a snap", None),
+        (SNAP, None, ("container-engine=docker",), "as a snap", None),
+        (SNAP, None, ("container-engine=podman",), None, "podman"),
+        ({**SNAP, "installed": True, "version": "26.1.5"}, None, (), None, "docker"),
+        (DESKTOP, None, (), "Docker Desktop", None),
+        (DESKTOP, None, ("container-engine-source=docker",), None, "docker"),
+        ({}, K3S, (), "k3s brings a containerd of its own", None),
+        ({}, K3S, ("container-engine=containerd",), "k3s brings a containerd of its own", None),
+        ({}, K3S, ("container-engine=docker",), None, "docker"),
+        ({"installed": True, "version": "26.1.5"}, K3S, (), None, "docker"),
+    ],
+)
+def test_nothing_is_put_unasked_beside_an_engine_that_is_no_service_of_the_system(
+    facts: Facts, answer: Answer, docker: Any, kubernetes: Any, wants: Any, told: str | None, engine: str | None
+) -> None:
+    facts["containers"]["docker"] |= docker
+    facts["containers"]["kubernetes"] = kubernetes
+    found = answer(facts, "container-toolkit", *wants)
+    if told is None:
+        assert stack(found)["container_toolkit"]["engine"]["name"] == engine
+        return
+    (conflict,) = found["conflicts"]
+    assert conflict["rule"] == "container-toolkit.elsewhere"
+    assert told in conflict["text"]
+    assert "--want" in conflict["remedy"]
 
 
 def test_the_dockers_own_containerd_is_no_engine(facts: Facts, answer: Answer) -> None:

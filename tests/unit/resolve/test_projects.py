@@ -75,6 +75,11 @@ def test_what_a_file_names_is_followed_with_its_lines(written: Any) -> None:
         ("--pre", "the option --pre", "remove the option"),
         ("./wheels/mine.whl", "expected a requirement such as", "make a wheel of it"),
         ("mine @ https://files.example/mine.whl", "mine comes from an address", "make a wheel of it"),
+        (
+            "mine @ https://files.example/cu1/mine-2.6.0%2Bcu1-cp312-cp312-linux_x86_64.whl",
+            "from an address",
+            "mine==2.6.0+cu1",
+        ),
         ("git+https://example.org/mine", "expected a requirement such as", "make a wheel of it"),
         ("{{ lookup('env', 'HOME') }}", "found the template", ""),
     ],
@@ -134,6 +139,148 @@ def test_a_directory_stands_for_the_one_file_in_it(written: Any, tmp_path: Path)
     written(pyproject=PYPROJECT)
     with pytest.raises(BadInput, match=r"has pyproject\.toml and requirements\.txt"):
         projects.read(str(tmp_path), None)
+
+
+# where it says that wheels come from -------------------------------------------------------------------
+
+
+def pytorch_index(rules: Any) -> str:
+    return next(str(row["url"]) for row in rules["upstreams"]["rows"] if row["name"] == "pytorch")
+
+
+@pytest.mark.parametrize(
+    ("line", "variant"),
+    [
+        ("--extra-index-url {}/cu124", "cu124"),
+        ("--index-url={}/cu124/", "cu124"),
+        ("-i {}/cpu", "cpu"),
+        ("-f {}/torch_stable.html", None),
+        ("--find-links {}/cu118/torch_stable.html", "cu118"),
+        ("--extra-index-url {0}/cu118\n--extra-index-url {0}/cu124", None),
+    ],
+)
+def test_the_index_of_pytorch_in_a_file_says_which_variant_is_wished(
+    written: Any, wanted: Any, rules: Any, line: str, variant: str | None
+) -> None:
+    text = f"torch==2.6.0\n{line.format(pytorch_index(rules))}\npandas\n"
+    found = projects.read(written(requirements=text), None)
+    assert [(each.text, each.variant) for each in found.requirements] == [
+        ("torch==2.6.0", variant),
+        ("pandas", variant),
+    ]
+    assert Wish.from_wants([wanted(requirements=text)]).frameworks[0].variant == variant
+    again = projects.read(written(requirements=text), None)
+    Path(written(requirements=text)).with_name("a.json").write_text(json.dumps(projects.document(again)))
+    kept = projects.read(str(Path(written(requirements=text)).with_name("a.json")), None)
+    assert [each.variant for each in kept.requirements] == [variant, variant]
+
+
+def test_a_variant_that_a_line_names_itself_goes_before_that_of_the_index(wanted: Any, rules: Any) -> None:
+    text = f"--extra-index-url {pytorch_index(rules)}/cu118\ntorch==2.6.0+cu124\n"
+    assert Wish.from_wants([wanted(requirements=text)]).frameworks[0].variant == "cu124"
+
+
+UV = """\
+[project]
+name = "mine"
+dependencies = ["torch==2.7.1", "pandas", "mine-too"]
+[project.optional-dependencies]
+gpu = []
+[tool.uv]
+constraint-dependencies = ["numpy<2.3"]
+[tool.uv.sources]
+{sources}
+[[tool.uv.index]]
+name = "of-torch"
+url = "{index}/cu118"
+explicit = true
+[[tool.uv.index]]
+name = "ours"
+url = "https://me:secret@index.example/simple"
+{explicit}
+"""
+
+
+@pytest.mark.parametrize(
+    ("sources", "expected"),
+    [
+        ('torch = { index = "of-torch" }', [("torch==2.7.1", "cu118")]),
+        ('torch = [{ index = "of-torch", extra = "gpu" }]', [("torch==2.7.1", None)]),
+        (
+            """torch = [{ index = "ours", marker = "os_name != 'posix'" }, { index = "of-torch", marker = "sys_platform == 'linux'" }]""",
+            [("torch==2.7.1", "cu118")],
+        ),
+        (
+            'torch = [{ index = "of-torch", marker = "platform_machine == \'x86_64\'" }]',
+            [
+                ('torch==2.7.1 ; platform_machine == "x86_64"', "cu118"),
+                ('torch==2.7.1 ; platform_machine == "aarch64"', None),
+            ],
+        ),
+    ],
+)
+def test_the_sources_of_uv_that_name_pytorchs_index_are_followed(
+    written: Any, rules: Any, sources: str, expected: list[tuple[str, str | None]]
+) -> None:
+    text = UV.format(sources=sources, index=pytorch_index(rules), explicit="explicit = true")
+    found = projects.read(written(pyproject=text), None)
+    assert [(each.text, each.variant) for each in found.requirements if each.text.startswith("torch")] == expected
+    assert [each.text for each in found.constraints] == ["numpy<2.3"]
+    assert found.notes == ()
+
+
+def test_an_extra_that_is_asked_for_brings_its_source(written: Any, rules: Any) -> None:
+    sources = 'torch = [{ index = "of-torch", extra = "gpu" }]'
+    path = written(pyproject=UV.format(sources=sources, index=pytorch_index(rules), explicit="explicit = true"))
+    assert projects.read(f"{path}[gpu]", None).requirements[0].variant == "cu118"
+
+
+def test_an_index_that_is_not_followed_is_told_without_its_password(resolve: Resolve, written: Any, rules: Any) -> None:
+    text = UV.format(sources='mine-too = { index = "ours" }', index=pytorch_index(rules), explicit="")
+    found = projects.read(written(pyproject=text), None)
+    assert [each.origin for each in found.notes] == ["pyproject.toml", "pyproject.toml:3"]
+    assert "index.example" in found.notes[0].text
+    assert "takes mine-too from" in found.notes[1].text
+    assert "secret" not in str(found.notes)
+    answer = resolve("RTX 4090", "ubuntu-24.04", f"project={written(pyproject=text)}")
+    assert [row["text"] for row in answer["warnings"] if row["rule"] == "frameworks.project-source"] == [
+        each.text for each in found.notes
+    ]
+
+
+@pytest.mark.parametrize("source", ["git = 'https://example.org/mine'", "path = '../mine'", "workspace = true"])
+def test_a_requirement_that_uv_takes_from_no_index_is_refused_by_its_line(
+    written: Any, rules: Any, source: str
+) -> None:
+    text = UV.format(sources=f"mine-too = {{ {source} }}", index=pytorch_index(rules), explicit="explicit = true")
+    with pytest.raises(BadInput, match=r"pyproject\.toml:3: \[tool\.uv\.sources\] takes mine-too from"):
+        projects.read(written(pyproject=text), None)
+
+
+@pytest.mark.parametrize(
+    ("name", "told", "instead"),
+    [
+        ("environment.yml", "a file of conda", "is torch==2.6.0+cu124 there"),
+        ("conda.yaml", "a file of conda", "requirements.txt"),
+        ("Pipfile", "a file of pipenv", "pipenv requirements"),
+        ("poetry.lock", "a lock of poetry", "poetry export"),
+        ("uv.lock", "is a lock", "pyproject.toml"),
+        ("setup.py", "to nobody who does not run it", "requirements.txt"),
+    ],
+)
+@pytest.mark.parametrize("as_directory", [True, False])
+def test_a_file_of_another_program_is_named_with_which_is_served(
+    tmp_path: Path, name: str, told: str, instead: str, *, as_directory: bool
+) -> None:
+    (tmp_path / name).write_text("name: demo\n")
+    with pytest.raises(BadInput, match=re.escape(name)) as refused:
+        projects.read(str(tmp_path if as_directory else tmp_path / name), None)
+    assert told in refused.value.message
+    assert "served are requirements.txt and pyproject.toml" in refused.value.message
+    assert instead in " ".join(refused.value.suggestions)
+
+
+# again -------------------------------------------------------------------------------------------------
 
 
 def test_what_was_read_is_read_again_from_its_document(written: Any, tmp_path: Path) -> None:
@@ -276,8 +423,8 @@ def test_its_frameworks_are_wished_and_the_rest_is_beside_them(wanted: Any) -> N
 
 
 def test_a_release_that_never_existed_is_refused_by_its_line(wanted: Any) -> None:
-    with pytest.raises(BadInput, match=r"torch==9\.9\.9 \(requirements\.txt:1\)"):
-        Wish.from_wants([wanted(requirements="torch==9.9.9\n")])
+    with pytest.raises(BadInput, match=r"torch==2\.7\.9 \(requirements\.txt:1\)"):
+        Wish.from_wants([wanted(requirements="torch==2.7.9\n")])
 
 
 def test_a_wish_beside_the_file_holds_together_with_it(written: Any) -> None:
@@ -336,6 +483,57 @@ def test_a_pin_without_code_for_the_card_names_the_nearest_release_and_the_line(
     (conflict,) = answer["conflicts"]
     assert "no code for the GeForce RTX 5090" in conflict["text"]
     assert conflict["remedy"].startswith("ask for torch==2.7.0 in requirements.txt:1")
+
+
+FROZEN = """\
+filelock==3.16.1
+nvidia-cublas-cu12==12.4.5.8
+nvidia-cudnn-cu12==9.1.0.70
+nvidia-nccl-cu12==2.21.5
+torch==2.6.0
+torchvision==0.21.0
+triton==3.2.0
+"""
+
+
+def test_what_pip_froze_is_dropped_by_its_lines_and_a_newer_release_asked_for(
+    resolve: Resolve, written: Any, wanted: Any
+) -> None:
+    (conflict,) = resolve("RTX 5090", "ubuntu-24.04", wanted(requirements=FROZEN))["conflicts"]
+    first = re.match(
+        r"drop the pins of what comes with PyTorch \(requirements\.txt:([0-9,-]+)\) and ask for (\S+) in requirements\.txt:(\d+)",
+        conflict["remedy"],
+    )
+    assert first is not None, conflict["remedy"]
+    assert first[1] == "2-4,6-7"
+    lines = FROZEN.splitlines()
+    lines[int(first[3]) - 1] = first[2]
+    dropped = {2, 3, 4, 6, 7}
+    mended = "\n".join(line for number, line in enumerate(lines, start=1) if number not in dropped)
+    (row,) = rows(resolve("RTX 5090", "ubuntu-24.04", wanted(requirements=mended)))
+    assert row["requirements"][0].startswith(f"{first[2]}+")
+    assert row["others"] == ["filelock==3.16.1"]
+
+
+def test_what_pip_froze_stays_where_its_release_serves_the_card(resolve: Resolve, wanted: Any) -> None:
+    (row,) = rows(resolve("RTX 4090", "ubuntu-24.04", wanted(requirements=FROZEN)))
+    assert row["requirements"][0] == "torch==2.6.0+cu124"
+    assert "triton==3.2.0" in row["others"]
+
+
+def test_what_the_index_has_no_wheels_of_is_warned_of_by_its_line(resolve: Resolve, wanted: Any) -> None:
+    text = "torch==2.6.0\nflash_attn==2.7.4.post1\nbitsandbytes\ndeepspeed\nmamba-ssm; platform_machine == 'aarch64'\n"
+    answer = resolve("RTX 4090", "ubuntu-24.04", wanted(requirements=text))
+    told = [row["text"] for row in answer["warnings"] if row["rule"] == "frameworks.without-wheels"]
+    assert [each.partition(" asks for ")[0] for each in told] == ["requirements.txt:2", "requirements.txt:4"]
+    assert "wheels of its makers: github Dao-AILab/flash-attention" in told[0]
+    assert "into /opt/gpuwright/project" in told[0]
+
+
+def test_another_index_may_have_what_the_public_one_has_no_wheels_of(resolve: Resolve, wanted: Any) -> None:
+    wish = {"gpuwright_mirrors": {"pypi": "https://index.example/simple"}}
+    answer = resolve("RTX 4090", "ubuntu-24.04", wanted(requirements="torch==2.6.0\nflash-attn\n"), wish=wish)
+    assert not [row for row in answer["warnings"] if row["rule"] == "frameworks.without-wheels"]
 
 
 def test_a_project_without_a_framework_says_how_one_is_named(resolve: Resolve, written: Any) -> None:

@@ -247,6 +247,30 @@ def test_an_engine_that_the_system_does_not_have_is_refused_with_one_that_it_has
     assert "use container-engine=podman" in conflict["remedy"]
 
 
+@pytest.mark.parametrize(
+    ("system", "wants", "refused"),
+    [
+        ("rocky-8", ("container-toolkit",), True),
+        ("debian-12", ("container-engine=podman",), True),
+        ("ubuntu-24.04", ("container-engine=podman",), True),
+        ("ubuntu-24.04", ("container-engine=podman", "container-toolkit=1.18.2"), False),
+        ("ubuntu-24.04", ("container-engine=podman", "container-toolkit=1.19"), True),
+        ("debian-13", ("container-engine=podman",), False),
+        ("rocky-9", ("container-toolkit",), False),
+        ("debian-12", ("container-toolkit",), False),
+    ],
+)
+def test_a_podman_that_does_not_read_what_the_toolkit_writes_is_refused_whoever_names_it(
+    resolve: Resolve, system: str, wants: tuple[str, ...], refused: bool
+) -> None:
+    found = resolve("H100", system, *wants)
+    assert found["ok"] is not refused
+    if refused:
+        (conflict,) = found["conflicts"]
+        assert "is older than 5.1.0" in conflict["text"]
+        assert "container-engine=docker" in conflict["remedy"]
+
+
 def test_containers_get_podman_where_there_is_no_docker(rules: Any, resolve: Resolve) -> None:
     engine = stack_of(resolve("H100", "rocky-9", "container-toolkit"))["container_toolkit"]["engine"]
     assert engine == {"name": "podman", "packages": ["podman"]}

@@ -106,11 +106,11 @@ def test_what_is_right_is_not_refused() -> None:
 
 
 def test_a_fleet_is_told_once_with_its_hosts() -> None:
-    bad = {f"n{number}": {"cuda_versions": ["99"]} for number in range(1, 401)}
+    bad = {f"n{number}": {"cuda_versions": ["12.99"]} for number in range(1, 401)}
     with pytest.raises(BadInput) as caught:
         settings.refuse({**bad, "good": {}, "other": {"gpuwright_serial": "abc"}})
     message = caught.value.message
-    assert message.count("no CUDA 99") == 1
+    assert message.count("no CUDA 12.99") == 1
     assert "(n1, n2, n3 and 397 more); gpuwright_serial has to be" in message
     assert message.endswith("found 'abc' (other)")
     with pytest.raises(BadInput, match=r"\(all 400 hosts\)"):
@@ -191,3 +191,26 @@ def test_the_page_has_each_variable_of_a_run() -> None:
     table = set(re.findall(r"^\| `(gpuwright_\w+)` \|", text, re.MULTILINE))
     of_the_command_line = {"day", "no_reboot", "provision_for", "resume", "root", "standalone", "verb", "want", "wish"}
     assert table == set(settings.RUN) - {f"gpuwright_{name}" for name in of_the_command_line}
+
+
+@pytest.mark.parametrize(
+    ("names", "roles", "told"),
+    [
+        (["gpu_log_day"], ["gpu_log"], "gpu_log_days"),
+        (["cuda_version", "mine"], ["cuda"], "cuda_versions"),
+        (["monitoring_adress"], ["monitoring_exporters"], "monitoring_address"),
+        (["gpuwright_mirors"], ["watch"], "gpuwright_mirrors"),
+        (["gpuwright_full_"], [], "gpuwright_full"),
+    ],
+)
+def test_a_role_used_alone_refuses_its_own_variables_misspelt(names: list[str], roles: list[str], told: str) -> None:
+    with pytest.raises(BadInput, match=names[0]) as caught:
+        settings.refuse_misspelt(names, roles)
+    assert caught.value.suggestions == [f"did you mean {told}?"]
+
+
+def test_a_role_used_alone_leaves_names_of_others_alone() -> None:
+    known = ["gpu_log_days", "gpuwright_plan", "cuda_home", "__gpu_log_x", "ansible_host", "inventory_hostname"]
+    settings.refuse_misspelt(known, ["gpu_log", "cuda"])
+    # Of another role: whoever uses that one is told.
+    settings.refuse_misspelt(["cuda_version"], ["gpu_log"])

@@ -535,7 +535,7 @@ def test_what_is_there_after_the_way_back_is_compared_with_what_worked() -> None
     assert step("returned", there({"libcuda1": "1"}), made) == {}
     with pytest.raises(
         StepRefused,
-        match=r"the 1 packages of driver 580\.126\.20, .* Found driver none; packages that differ: libcuda1, x ",
+        match=r"the 1 package of driver 580\.126\.20, .* Found driver none; packages that differ: libcuda1, x ",
     ):
         step("returned", there({"libcuda1": "2", "x": "1"}), made)
     cut = {"packages": {"interrupted": True, "interrupted_detail": "dpkg was interrupted"}}

@@ -244,7 +244,7 @@ def begin(facts: Any = None, rebuild: tuple[str, ...] = (), **changes: Any) -> A
         "name": "pytorch", "version": "2.14.1", "path": PATH, "interpreter": "3.12", "requirements": [PIN],
         "constraints": ["numpy<3", "nvidia-cudnn-cu13==9.24"], "loader_path": None, **changes,
     }  # fmt: skip
-    plan: Any = {"packages": {"python3.12-venv": "3.12.3-1"}, "install": [], "rebuild": list(rebuild)}
+    plan: Any = {"packages": {"python3.12-venv": "3.12.3-1"}, "install": [], "rebuild": list(rebuild), "builds": {}}
     context = Context(facts=facts or bare(), stack={"frameworks": [framework]})
     begun: Any = frameworks.COMPONENT.steps["begin"](context, plan)
     return begun["environments"][PATH]

@@ -125,7 +125,7 @@ def test_busy_cards_are_loaded_only_where_it_is_said() -> None:
 
 def test_a_card_with_a_screen_keeps_half_of_its_memory() -> None:
     facts = bare()
-    facts["display"]["nvidia_screens"] = [{"device": "card0", "connector": "HDMI-A-1", "bus_id": "00000000:18:00.0"}]
+    facts["display"]["nvidia_screens"] = ["00000000:18:00.0"]
     found = loaded(STANDARD, facts)["load"]
     assert found
     assert found["memory_share"] == 0.5

@@ -110,7 +110,7 @@ def test_what_is_preferred_is_told_to_this_call_alone_and_nothing_of_it_stays(tm
 
 def test_nothing_of_it_stays_where_apt_fails_either(tmp_path: Path) -> None:
     programs = Programs({"apt-get": (100, "", "E: disk full")})
-    with pytest.raises(installing.InstallationFailed, match=r"apt-get .* failed: E: disk full"):
+    with pytest.raises(installing.InstallationFailed, match=r"^E: disk full [(]'apt-get .* failed[)]"):
         installing.install(call(plan={"prefer": "1:2"}), programs, False, str(tmp_path))
     assert programs.preferences is not None
     assert list(tmp_path.iterdir()) == []
@@ -265,8 +265,46 @@ def test_a_failure_tells_the_program_and_the_end_of_what_it_said(
     assert answer["failed"]
     assert (answer["cmd"][:2], answer["cmd"][-3:]) == (["apt-get", "-y"], ["--no-remove", "install", "a"])
     assert (answer["rc"], answer["stdout"], answer["stderr"]) == (3, "some words\n", "no such package\n")
-    assert answer["msg"].endswith("failed: no such package")
+    assert answer["msg"] == "no such package ('{}' failed)".format(" ".join(answer["cmd"]))
     failed = installing.InstallationFailed(["apt-get", "install"], 100, "x" * 50_000 + "last", "E: no")
     assert failed.answer["cmd"] == ["apt-get", "install"]
     assert failed.answer["stdout"].endswith("last")
     assert len(json.dumps(failed.answer)) < 30_000
+
+
+_LAST = "E: Sub-process /usr/bin/dpkg returned an error code (1)"
+_BUILD = "Error! Bad return status for module build on kernel: 6.12.9-amd64 (x86_64)"
+_PROCESSING = "dpkg: error processing package nvidia-dkms (--configure):\n subprocess returned error exit status 10"
+
+
+@pytest.mark.parametrize(
+    ("out", "err", "cause"),
+    [
+        (
+            f"Setting up a\n/usr/sbin/dkms: line 9: echo: write error: No space left on device\n{_BUILD}",
+            _LAST,
+            "No space left on device",
+        ),
+        (f"{_BUILD}\n{_PROCESSING}\n", _LAST, _BUILD),
+        (f"{_PROCESSING}\n", _LAST, _PROCESSING.replace("\n", "")),
+        (
+            "",
+            f"E: Unable to fetch some archives\nE: Version '2' for 'a' was not found\n{_LAST}",
+            "E: Unable to fetch some archives; E: Version '2' for 'a' was not found",
+        ),
+        (
+            "",
+            "Error: Transaction test error:\n  file /usr/bin/a from install of b conflicts with file from package c\n",
+            "Error: Transaction test error: file /usr/bin/a from install of b conflicts with file from package c",
+        ),
+        ("", _LAST, _LAST),
+        ("killed\n", "", "killed"),
+        ("", "", "it said nothing"),
+    ],
+)
+def test_what_failed_is_told_by_its_cause_and_not_by_the_last_word(out: str, err: str, cause: str) -> None:
+    """apt ends with the word that dpkg failed, whatever stood before."""
+    assert (
+        str(installing.InstallationFailed(["apt-get", "install"], 100, out, err))
+        == f"{cause} ('apt-get install' failed)"
+    )

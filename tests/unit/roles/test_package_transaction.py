@@ -33,7 +33,7 @@ def test_the_command_is_run_with_its_mark_and_its_status_is_told(tmp_path: Path)
     assert (tmp_path / "var/lib/gpuwright/history.json").exists()
     failed = run_module(package_transaction, argv=["apt-get", "install", "broken"])
     assert (failed["failed"], failed["rc"], failed["cmd"]) == (True, 100, ["apt-get", "install", "broken"])
-    assert failed["msg"].endswith("no such package")
+    assert failed["msg"] == "no such package ('apt-get install broken' failed)"
 
 
 def test_nothing_is_run_in_check_mode_and_no_other_program_at_all(tmp_path: Path) -> None:

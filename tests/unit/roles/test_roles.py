@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
 
 from ansible_collections.gpuwright.node.plugins.action import plan
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import (
@@ -160,6 +161,12 @@ class TestRole:
 def test_every_task_is_named_and_named_imperatively() -> None:
     for path, task in all_tasks():
         assert re.match(r"[A-Z]", task["name"]), (path, task)
+
+
+def test_the_name_of_a_task_is_the_same_for_all_hosts() -> None:
+    """Ansible renders it with the values of one host, and tells it of all."""
+    for path, task in all_tasks():
+        assert "{{" not in task["name"], (path, task)
 
 
 def test_only_modules_of_ansible_and_of_this_collection_are_used() -> None:
@@ -447,7 +454,7 @@ def test_the_libraries_of_cuda_compat_are_set_for_single_tasks_and_environments_
              "requirements": ["torch==2.14.1"], "loader_path": "/usr/local/cuda-13.0/compat"},
         ],
     }  # fmt: skip
-    plan: Any = {"packages": {}, "rebuild": [], "install": []}
+    plan: Any = {"packages": {}, "rebuild": [], "builds": {}, "install": []}
     written: Any = frameworks.COMPONENT.steps["begin"](Context(facts=bare(), stack=stack), plan)
     activation = written["environments"]["/opt/gpuwright/pytorch"]["activation"]
     # In the environment, whose path comes before.
@@ -463,3 +470,13 @@ def test_no_key_is_read_that_every_dictionary_has_a_method_for(path: Path) -> No
     methods = [name for name in dir(dict) if not name.startswith("_")]
     found = re.findall(rf"\w+(?<!ansible\.builtin)\.({'|'.join(methods)})\b(?!\()", path.read_text(encoding="utf-8"))
     assert found == []
+
+
+def test_a_role_used_alone_refuses_a_misspelt_variable_before_the_node_is_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ActionBase, "run", lambda *_, **__: {})
+    action = plan.ActionModule.__new__(plan.ActionModule)
+    action._task = SimpleNamespace(args={"components": ["gpu_log"]}, action="gpuwright.node.plan", check_mode=False)
+    with pytest.raises(AnsibleActionFail, match=r"gpu_log_day: no variable of gpuwright\. did you mean gpu_log_days\?"):
+        action.run(None, {"inventory_hostname": "node", "gpu_log_day": 7})

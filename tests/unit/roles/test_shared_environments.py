@@ -40,7 +40,7 @@ def context(*rows: Any, environments: Mapping[str, Any] | None = None) -> Contex
 
 
 def begin(*rows: Any) -> Any:
-    plan: Any = {"packages": {}, "install": [], "rebuild": []}
+    plan: Any = {"packages": {}, "install": [], "rebuild": [], "builds": {}}
     begun: Any = frameworks.COMPONENT.steps["begin"](context(*rows), plan)
     return begun["environments"]
 

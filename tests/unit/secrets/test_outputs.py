@@ -15,7 +15,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Ho
 from ansible_collections.gpuwright.node.plugins.module_utils.records import sealing, seals
 from ansible_collections.gpuwright.node.plugins.plugin_utils import report
 from ansible_collections.gpuwright.node.plugins.plugin_utils.report import run_directory
-from gpuwright import console, progress, request, runner
+from gpuwright import console, paths, progress, request, runner
 from gpuwright.parser import parse
 from gpuwright.privilege import Privilege
 
@@ -98,6 +98,7 @@ def wanted(tmp_path: Path) -> request.Request:
         wish={"gpuwright_mirrors": {"nvidia": ADDRESS}},
     )
     (tmp_path / "ansible" / "artifacts" / "site").mkdir(parents=True, mode=0o700)
+    (tmp_path / paths.MARKER).touch()
     request.write_files(made)
     assert len(in_files(tmp_path)) == 2
     return made

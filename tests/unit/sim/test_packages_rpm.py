@@ -143,6 +143,9 @@ def test_every_kernel_has_all_its_parts_and_the_core_does_not_ask_for_the_whole(
         release = f"{version}.x86_64"
         assert of(specs["kernel-core", version], "Requires") == [f"kernel-modules-core-uname-r = {release}"]
         assert f"kernel-modules-uname-r = {release}" in of(specs["kernel", version], "Requires")
+        if ("kernel-devel", version) not in specs:
+            assert release in scenario.load("rocky-older-kernel")["kernel"]["installed"]
+            continue
         assert of(specs["kernel-devel-matched", version], "Requires") == [
             f"kernel-devel = {version}",
             f"kernel-core = {version}",

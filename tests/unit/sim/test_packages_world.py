@@ -15,6 +15,7 @@ from tests.sim import repository
 from tests.unit import apt_root
 
 HERE = Path(repository.__file__).parent
+ROOT = HERE.parent.parent
 PLAN = yaml.safe_load((HERE / "packages.yaml").read_text())
 #: What a node of the simulation has or its mirror of Debian brings.
 PRESENT = (
@@ -277,3 +278,31 @@ def test_the_headers_of_debian_13_bring_the_newest_kernel(apt: Install) -> None:
     found = apt("distribution-debian-13", "linux-headers-amd64")
     assert "linux-image-6.12.107+deb13-amd64" in found
     assert "linux-image-6.12.94+deb13-amd64" not in found
+
+
+@pytest.mark.parametrize("major", ["12", "13"])
+def test_the_index_of_wheels_has_the_libraries_that_a_resolution_takes(major: str) -> None:
+    """A resolution pins the newest cuDNN and NCCL of the tables; a node of the simulation cannot install what its index lacks."""
+    tables = ROOT / "compat"
+    cudnn = yaml.safe_load((tables / "cudnn.yaml").read_text())["versions"]
+    nccl = yaml.safe_load((tables / "libraries.yaml").read_text())["nccl"]
+    newest = {
+        "cudnn": [row["version"] for row in cudnn if major in row["cuda_majors"]][-1],
+        "nccl": [row["version"] for row in nccl if f"cu{major}" in row["variants"]][-1],
+    }
+    for name, version in newest.items():
+        assert version in PLAN["wheels"]["pypi"][f"nvidia-{name}-cu{major}"]["versions"]
+
+
+@pytest.mark.parametrize("directory", ["cu130", "cu126", "cpu"])
+def test_the_index_of_wheels_has_the_companions_of_its_torch(directory: str) -> None:
+    there = {
+        name: entry["version"].partition("+")[0]
+        for name, entry in PLAN["wheels"][directory].items()
+        if name.startswith("torch")
+    }
+    releases = yaml.safe_load((ROOT / "compat" / "pytorch.yaml").read_text())["releases"]
+    (row,) = (row for row in releases if row["version"] == there["torch"])
+    assert {name: row[name] for name in ("torchvision", "torchaudio")} == {
+        name: there[name] for name in ("torchvision", "torchaudio")
+    }

@@ -20,7 +20,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Ho
 from ansible_collections.gpuwright.node.plugins.module_utils.base.run import Result
 from ansible_collections.gpuwright.node.plugins.module_utils.measure import kernel_log
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import machine
-from ansible_collections.gpuwright.node.plugins.module_utils.records import sealing, seals
+from ansible_collections.gpuwright.node.plugins.module_utils.records import run_lock, sealing, seals
 from ansible_collections.gpuwright.node.plugins.module_utils.watch import metrics, nvlink, record, tell
 from ansible_collections.gpuwright.node.plugins.module_utils.watch import program as watching
 from ansible_collections.gpuwright.node.plugins.module_utils.watch import settings as wished
@@ -300,6 +300,29 @@ def test_a_run_at_work_is_not_judged(node: Node) -> None:
     sealing.write_object(node.host(), paths.ROOTS.lock, {**lock, "expires": seals.iso(time.time() - 60)})
     node.turn()
     assert len(node.said) == 1
+
+
+@pytest.mark.parametrize("begins", [True, False])
+def test_a_look_in_which_a_run_begins_or_ends_is_not_judged(node: Node, begins: bool, monkeypatch: Any) -> None:
+    """Half of what is seen is of before the change, and half of after it."""
+    node.turn()
+    prove(node, verdict="fail")
+    lock = {"owner": "a run", "since": seals.iso(time.time()), "expires": seals.iso(time.time() + 60)}
+    if not begins:
+        sealing.write_object(node.host(), paths.ROOTS.lock, lock)
+
+    def look(host: Host) -> Any:
+        facts = {**machine.observe(host), "lock": None}
+        if begins:
+            sealing.write_object(host, paths.ROOTS.lock, lock)
+        else:
+            assert run_lock.end(host, "a run")
+        return facts
+
+    with monkeypatch.context() as patched:
+        patched.setattr(node, "look", look)
+        assert (node.turn(), node.record()["told"]) == (0, [])
+        assert "gpuwright_proven" not in node.metrics()
 
 
 def test_a_driver_below_its_floor_and_a_branch_near_its_end_are_told_once_and_the_node_stays_proven(node: Node) -> None:

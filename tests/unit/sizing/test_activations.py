@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -41,3 +42,17 @@ def test_a_layer_that_is_computed_again_is_there_whole() -> None:
     kept, again = (memory.Training(recompute=recompute) for recompute in ("none", "full"))
     one = memory.activations(shape, kept, layers=2, last=False) - memory.activations(shape, kept, layers=1, last=False)
     assert memory.activations(shape, again, layers=0, last=False) == one
+
+
+def test_dropout_keeps_a_byte_for_each_element_that_it_may_drop() -> None:
+    """Two masks a layer behind attention and behind the MLP; one for each score, where scores are kept."""
+    plain = config.read(SEEN["configs"]["gpt2"], "gpt2")
+    assert not plain.dropout
+    for flash, fused in ((True, False), (True, True), (False, False)):
+        job = memory.Training(flash=flash, fused=fused, context=64)
+        some, none = (
+            memory.activations(each, job, layers=2, last=False) - memory.activations(each, job, layers=1, last=False)
+            for each in (replace(plain, dropout=0.1), plain)
+        )
+        scores = 0 if flash else plain.heads * 64
+        assert some - none == 2 * plain.hidden + scores

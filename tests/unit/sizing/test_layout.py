@@ -62,15 +62,47 @@ def test_every_layout_has_all_cards_and_stays_within_a_machine() -> None:
             assert pipeline == 1 or strategy in ("single", "ddp", "zero1")
 
 
+def test_what_data_parallel_cards_share_is_tried_from_nothing_on_and_beside_a_pipeline_up_to_the_optimizer() -> None:
+    found = tried(8)
+    for tensor, pipeline, strategies in (
+        (1, 1, ["ddp", "zero1", "zero2", "zero3"]),
+        (2, 1, ["ddp", "zero1", "zero2", "zero3"]),
+        (1, 2, ["ddp", "zero1"]),
+        (2, 2, ["ddp", "zero1"]),
+        (2, 4, ["single"]),
+    ):
+        assert [row[0] for row in found if row[2:] == (tensor, pipeline)] == strategies
+
+
 def test_no_card_is_without_a_sequence() -> None:
     assert {data for _strategy, data, _tensor, _pipeline in tried(8, batch=2)} == {1, 2}
+    # A cut that leaves fewer sequences than cards is passed over, and those behind it are not.
+    assert [row[1:] for row in tried(8, batch=1)] == [(1, 8, 1), (1, 4, 2), (1, 2, 4), (1, 1, 8)]
     assert tried(3) == [("ddp", 3, 1, 1), ("zero1", 3, 1, 1), ("zero2", 3, 1, 1), ("zero3", 3, 1, 1)]
 
 
 def test_inference_has_one_copy_of_the_model() -> None:
     found = [(each.tensor, each.pipeline) for each in layout.for_inference(SHAPE, 16)]
     assert found == [(8, 2), (4, 4), (2, 8), (1, 16)]
-    assert list(layout.for_inference(SHAPE, 3)) == []
+    # Tensor parallel cuts heads: three cards hold a third of the layers each.
+    assert [(each.tensor, each.pipeline) for each in layout.for_inference(SHAPE, 3)] == [(1, 3)]
+    assert list(layout.for_inference(SHAPE, 33 * 7)) == []
+
+
+def test_an_engine_that_lays_whole_layers_on_cards_cuts_none() -> None:
+    found = [(each.tensor, each.pipeline) for each in layout.for_inference(SHAPE, 8, by_layers=True)]
+    assert found == [(1, 8)]
+    assert list(layout.for_inference(SHAPE, 64, by_layers=True)) == []
+
+
+def test_tensor_parallel_stays_within_the_machines_that_are_there() -> None:
+    assert {each.tensor for each in layout.for_inference(SHAPE, 8, in_host=2)} == {1, 2}
+    assert {each.tensor for each in layout.for_training(SHAPE, 8, batch=8, in_host=2)} == {1, 2}
+
+
+def test_no_more_cards_are_looked_at_than_anybody_trained_a_model_on_together() -> None:
+    """Llama 3.1 405B: 16,384 of them."""
+    assert list(layout.counts())[-1] == layout.MOST_CARDS == 16_384
 
 
 def test_numbers_of_cards_are_powers_of_two() -> None:

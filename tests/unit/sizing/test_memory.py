@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import FrozenInstanceError, fields, replace
 from typing import Any
 
 import pytest
 
-from gpuwright.sizing import architecture, config, formats, memory, models
+from gpuwright.sizing import answer, architecture, config, formats, memory, models, timing
 from gpuwright.sizing.architecture import Architecture
 from gpuwright.sizing.layout import Layout
 from gpuwright.sizing.units import GB, GIB
@@ -132,7 +132,7 @@ def test_weights_take_what_was_measured(row: dict[str, Any]) -> None:
 
 def test_multi_head_latent_attention_keeps_one_vector() -> None:
     """DeepSeek-V2's paper (arXiv:2405.04434, table 1): 512 + 64 elements a token and layer."""
-    assert architecture.kept_width(models.find("deepseek-v3")) == 576
+    assert architecture.kept(models.find("deepseek-v3"), 1) == 61 * 576
 
 
 # training as people measured it -----------------------------------------------------------------------
@@ -288,3 +288,192 @@ def test_heads_of_the_kv_cache_are_whole_on_each_card() -> None:
     assert memory.inference(shape, replace(job, cache=1), Layout()).of("KV cache") == caches[0] / 2
     latent = models.find("deepseek-v3")
     assert len({memory.inference(latent, job, Layout("single", 1, tensor)).of("KV cache") for tensor in (1, 8)}) == 1
+
+
+# engines ----------------------------------------------------------------------------------------------
+
+
+def held(engine: str, layout: Layout | None = None, model: str = "llama-3.1-8b", **more: Any) -> memory.Memory:
+    return memory.inference(models.find(model), memory.Inference(engine=engine, **more), layout or Layout())
+
+
+def test_transformers_copies_a_layers_cache_while_it_grows() -> None:
+    assert held("transformers").of("KV cache") == held("vllm").of("KV cache") * 33 / 32
+
+
+@pytest.mark.parametrize(
+    ("engine", "batch", "tokens"),
+    [("vllm", 1, 8192), ("vllm", 4, 8192), ("llama.cpp", 4, 512), ("transformers", 4, 32_768)],
+)
+def test_so_many_tokens_of_prompts_go_through_at_once(engine: str, batch: int, tokens: int) -> None:
+    part = next(each for each in held(engine, batch=batch).parts if each.name == "activations")
+    widest = (2 * 4096 + 3 * 14_336) * 2
+    assert part.value == tokens * widest + batch * 128_256 * 4
+    assert (part.low, part.high) == (part.value / 2, part.value * 2)
+    assert f"over {tokens} tokens" in part.text
+
+
+def test_without_a_gate_two_matrices_pass_a_token_on() -> None:
+    """GPT-2: 768 wide, an MLP of 3072, 50,257 tokens."""
+    assert held("vllm", model="gpt2", context=1024).of("activations") == 1024 * (2 * 768 + 2 * 3072) * 2 + 50_257 * 4
+
+
+def test_cards_that_share_a_layer_share_what_passes_through_its_mlp() -> None:
+    part = held("vllm", Layout(tensor=4)).of("activations")
+    assert part == 8192 * (2 * 4096 + 3 * 14_336 / 4) * 2 + 128_256 * 4
+
+
+def test_what_is_shared_without_nccl_needs_no_buffers_of_it() -> None:
+    """vLLM's cards sum each layer over NCCL; llama.cpp's hand a token on (a 13B in 4 bits ran on four cards of 3 GB, llama#425)."""
+    over = Layout(pipeline=4)
+    alone = held("llama.cpp").of("CUDA and NCCL")
+    assert alone == held("vllm").of("CUDA and NCCL") == 0.8 * GIB
+    assert held("llama.cpp", over).of("CUDA and NCCL") == alone
+    assert held("vllm", over).of("CUDA and NCCL") == alone + 0.5 * GIB
+    around = held("vllm", over).parts[-1]
+    assert (around.low, around.high) == (0.4 * GIB, 2.6 * GIB)
+
+
+def test_a_dense_layer_on_the_host_takes_its_weights_and_its_cache_along() -> None:
+    plain, quarter = held("llama.cpp"), held("llama.cpp", host_layers=8)
+    shape = models.find("llama-3.1-8b")
+    moved = architecture.linear(shape) / 4 * 2
+    assert (
+        plain.of("weights") - quarter.of("weights")
+        == moved
+        == memory.host_bytes(shape, memory.Inference(host_layers=8))
+    )
+    assert quarter.of("KV cache") == plain.of("KV cache") * 3 / 4
+    assert "without 8 layers that are on the host" in quarter.parts[0].text
+    assert "on the host" not in plain.parts[0].text
+
+
+def test_of_a_mixture_the_experts_are_on_the_host_and_the_cache_stays() -> None:
+    """Mixtral 8x7B: eight experts of three matrices of 4096 × 14336 in each of 32 layers, of which a token goes through two."""
+    shape, expert = models.find("mixtral-8x7b"), 3 * 4096 * 14_336 * 2
+    job = memory.Inference(host_layers=5)
+    assert memory.host_bytes(shape, job) == 5 * 8 * expert
+    assert memory.host_bytes(shape, job, active=True) == pytest.approx(5 * 2 * expert)
+    many = memory.host_bytes(shape, memory.Inference(host_layers=5, batch=100), active=True)
+    assert many == pytest.approx(5 * 8 * expert, rel=1e-6)
+    assert memory.host_bytes(shape, memory.Inference(host_layers=99)) == 32 * 8 * expert
+    assert memory.host_bytes(shape, memory.Inference(), active=True) == 0
+    plain, some = (held("llama.cpp", model="mixtral-8x7b", host_layers=layers) for layers in (0, 5))
+    assert plain.of("KV cache") == some.of("KV cache")
+    assert plain.of("weights") - some.of("weights") == 5 * 8 * expert
+
+
+def test_each_keeps_as_much_as_the_longest_where_nothing_is_paged() -> None:
+    def text(engine: str, batch: int) -> str:
+        return next(part.text for part in held(engine, batch=batch).parts if part.name == "KV cache")
+
+    assert text("llama.cpp", 4) == "4 sequences of 8192 tokens, 16 bits an element; each keeps as much as the longest"
+    assert text("vllm", 4) == "4 sequences of 8192 tokens, 16 bits an element"
+    assert "longest" not in text("llama.cpp", 1)
+
+
+@pytest.mark.parametrize(("each", "bits"), [(2, "16"), (1, "8"), (0.5625, "4.5")])
+def test_a_cache_of_fewer_bits_is_as_much_smaller(each: float, bits: str) -> None:
+    found = held("vllm", cache=each)
+    assert found.of("KV cache") == held("vllm").of("KV cache") * each / 2
+    assert f"{bits} bits an element" in found.parts[1].text
+
+
+def test_what_fits_is_told_by_the_ends_of_the_range() -> None:
+    found = memory.Memory((memory.Part("any", 1, 2, 3, ""), memory.Part("more", 1, 1, 2, "")))
+    assert (found.low, found.value, found.high) == (2, 3, 5)
+    assert [memory.fits(found, room) for room in (5, 4.9, 3, 2.9)] == ["yes", "tight", "tight", "no"]
+    assert memory.largest(found.parts).name == "any"
+    assert found.of("nothing") == 0
+
+
+def test_a_matrix_of_qlora_is_there_in_sixteen_bits_while_it_is_multiplied_by() -> None:
+    """The largest of Llama 3.1 8B: 4096 by 14336, of which each of two cards that share it has a half."""
+    shape = models.find("llama-3.1-8b")
+
+    def copied(kind: str, layout: Layout) -> float:
+        return memory.training(shape, memory.Training(kind=kind), layout).of("weights for a step")
+
+    assert copied("qlora", Layout()) - copied("lora", Layout()) == 4096 * 14_336 * 2
+    half = Layout("single", 1, 2)
+    assert copied("qlora", half) - copied("lora", half) == 4096 * 14_336
+
+
+@pytest.mark.parametrize(("fused", "least"), [(False, 0.65), (True, 0.85)])
+def test_fused_kernels_leave_less_that_others_would_not_keep(fused: bool, least: float) -> None:
+    held_by = memory.training(models.find("llama-3.1-8b"), memory.Training(fused=fused), Layout())
+    part = next(each for each in held_by.parts if each.name == "activations")
+    assert part.low == pytest.approx(part.value * least)
+    assert part.high == pytest.approx(part.value * 1.15)
+
+
+def test_behind_the_layers_an_adapter_keeps_no_input_of_the_output_layer() -> None:
+    """It is frozen, and needs no gradient: the input of the last norm in 32 bits is left, and the logits as floats."""
+    shape = models.find("llama-3.1-8b")
+
+    def behind(kind: str) -> float:
+        job = memory.Training(kind=kind)
+        return memory.activations(shape, job, layers=1) - memory.activations(shape, job, layers=1, last=False)
+
+    assert behind("lora") == 4 * 4096 + 4 * 128_256
+    # Trained in full it is kept in 16 bits, and so is what the norm made before its scale.
+    assert behind("full") == behind("lora") + 2 * 4096 + 2 * 4096
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        *(memory.Part("any", 1, 1, 1, ""), memory.Memory(), memory.Training(), memory.Inference(), Layout()),
+        *(timing.Measured(), timing.Step(1, 1, 1, 1), answer.Question("7B", memory.Inference())),
+    ],
+    ids=lambda made: str(type(made).__name__),
+)
+def test_what_a_search_shares_between_cards_cannot_be_changed(made: Any) -> None:
+    with pytest.raises(FrozenInstanceError):
+        setattr(made, fields(made)[0].name, None)
+
+
+def test_of_a_pipeline_the_fullest_stage_counts_and_no_stage_is_both_of_its_ends() -> None:
+    """Of four stages the first keeps four micro-batches and has no logits; where there is one micro-batch the last is the fullest."""
+    shape, layout = models.find("llama-3.1-8b"), Layout(pipeline=4)
+    many, one = (memory.training(shape, memory.Training(batch=batch), layout) for batch in (64, 1))
+    first = memory.activations(shape, memory.Training(), layers=8 * 4, last=False) * 2048
+    last = memory.activations(shape, memory.Training(), layers=8) * 2048
+    assert (many.of("activations"), many.of("loss")) == (first, 0)
+    assert (one.of("activations"), one.of("loss")) == (last, 8 * 128_256 * 2048)
+    assert many.value > one.value
+
+
+def test_who_says_no_rank_trains_with_sixteen() -> None:
+    shape = models.find("llama-3.1-8b")
+    held_by = memory.training(shape, memory.Training(kind="lora"), Layout())
+    assert held_by.of("gradients") == memory.adapters(shape, 16) * 2
+
+
+@pytest.mark.parametrize(("model", "ways"), [("llama-3.1-8b", 2), ("gpt2", 1)])
+def test_each_matrix_of_lora_keeps_what_it_makes_in_32_bits(model: str, ways: int) -> None:
+    """Of a layer three matrices of attention, its output and those of the MLP; a gate is one more."""
+    shape = models.find(model)
+
+    def each(rank: int) -> float:
+        job = memory.Training(kind="lora", rank=rank)
+        one, two = (memory.activations(shape, job, layers=layers, last=False) for layers in (1, 2))
+        return two - one
+
+    assert each(24) - each(16) == 4 * (5 + ways) * 8
+
+
+def test_layers_with_experts_and_without_keep_each_their_own() -> None:
+    """DeepSeek-V3: three of 61 layers are dense."""
+    shape = models.find("deepseek-v3")
+    assert shape.experts is not None
+
+    def kept(some: Architecture) -> float:
+        one, two = (memory.activations(some, memory.Training(), layers=layers, last=False) for layers in (1, 2))
+        return two - one
+
+    none, three, every = (
+        kept(replace(shape, experts=replace(shape.experts, dense_layers=dense))) for dense in (0, 3, 61)
+    )
+    assert none != every == kept(replace(shape, experts=None))
+    assert three == pytest.approx((3 * every + 58 * none) / 61, rel=1e-12)

@@ -29,6 +29,8 @@ REFRESH = "nvidia-cdi-refresh.service"
 #: Since 1.18 the toolkit itself keeps the CDI specification up to date; no second unit beside it.
 UNITS = ("nvidia-cdi-refresh.path", REFRESH)
 _UNITS_SINCE = "1.18"
+#: What CUDA opens besides the cards' own nodes.
+_UVM = "/dev/nvidia-uvm"
 #: States of units that nobody can enable.
 ABSENT = (None, "", "not-found", "masked")
 LINKS = "gpuwright-device-links.service"
@@ -133,6 +135,7 @@ def _differences(specification: CdiSpecification, facts: Facts) -> Iterator[str]
     path, loaded = specification["path"], facts["driver"]["loaded_version"]
     if specification["driver"] and loaded and specification["driver"] != loaded:
         yield f"{path} is of the driver {specification['driver']}, and {loaded} is loaded"
+    yield from _nodes(specification, facts)
     cards = {card["uuid"]: card for card in sections.cards(facts) if card["uuid"]}
     if not cards:
         return
@@ -149,6 +152,16 @@ def _differences(specification: CdiSpecification, facts: Facts) -> Iterator[str]
     if not told and len({name for name in names if name.isdecimal()}) < len(whole):
         yield f"{path} has fewer cards than the {len(whole)} that are there"
     yield from _parts(path, names, facts)
+
+
+def _nodes(specification: CdiSpecification, facts: Facts) -> Iterator[str]:
+    """A node that an engine would not find, and that of unified memory, which a specification lacks that was made before it was loaded."""
+    path, lost = specification["path"], specification.get("lost")
+    if lost:
+        yield f"{path} hands out {', '.join(lost)}, which {'is' if len(lost) == 1 else 'are'} not there: no container starts with it"
+    handed, there = specification.get("nodes"), facts["driver"].get("nodes")
+    if handed and there and _UVM not in handed and any(node["path"] == _UVM for node in there):
+        yield f"{path} lacks {_UVM}, which is there: CUDA fails in containers"
 
 
 def _parts(path: str, names: set[str], facts: Facts) -> Iterator[str]:

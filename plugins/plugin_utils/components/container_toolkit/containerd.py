@@ -51,7 +51,10 @@ def there(context: Context) -> Containerd:
 def findings(context: Context) -> list[Finding]:
     """What containerd's own words of its configuration lack."""
     seen, config = there(context), there(context)["config"]
-    found = []
+    broken, found = seen["config_error"], []
+    if broken:
+        text = f"containerd cannot read its configuration ({broken}): nothing is put into it before {CONFIG} is corrected by hand"
+        return [Finding("configure", text, files=[CONFIG])]
     lacking = [
         *(["has no runtime 'nvidia'"] if not (config and config["runtime"]) else []),
         *(["has CDI switched off"] if config and config["cdi"] is False and _has_cdi(seen) else []),
@@ -120,7 +123,9 @@ def content(encoded: str | None) -> str:
 def files(context: Context, text: str) -> list[Merged]:
     """What is to be written. ``text``: what the main file says now, empty where there is none. Raises StepRefused."""
     try:
-        main, own = configured(text, there(context)["version"], default=default_wished(context))
+        seen = there(context)
+        systemd = seen.get("kubelet_cgroups") == "systemd"
+        main, own = configured(text, seen["version"], default=default_wished(context), systemd=systemd)
     except toml.Unmergeable as error:
         raise StepRefused(
             _refused(f"{CONFIG} to be a file that can be added to. Found: {error}", "add it by hand")
@@ -159,11 +164,14 @@ def _own(text: str) -> Merged:
     return {"path": DROP_IN, "content": text, "mode": "0644", "validate": _VALIDATE}
 
 
-def configured(text: str, version: str | None, *, default: bool) -> tuple[str, str]:
-    """The main file with what is wished of it, and the file of our own, empty where there is none. Raises toml.Unmergeable."""
+def configured(text: str, version: str | None, *, default: bool, systemd: bool = False) -> tuple[str, str]:
+    """The main file with what is wished of it, and the file of our own, empty where there is none. Raises toml.Unmergeable.
+
+    ``systemd``: the kubelet has systemd manage the control groups of pods.
+    """
     host = toml.restored(text)
     says = toml.parsed(host)
-    wished = _wished(says, version or "0", default=default)
+    wished = _wished(says, version or "0", default=default, systemd=systemd)
     if wished and numeric_version.at_least(version or "0", _MERGES) and _imported(says):
         head = "# Written by gpuwright (role container_toolkit); a change by hand is undone by the next run.\n"
         return host, head + toml.rendered(toml.flat({"version": says.get("version", 1), **wished}))
@@ -176,7 +184,7 @@ def _imported(says: Table) -> bool:
     return isinstance(patterns, list) and any(fnmatch.fnmatchcase(DROP_IN, str(pattern)) for pattern in patterns)
 
 
-def _wished(says: Table, version: str, *, default: bool) -> Table:
+def _wished(says: Table, version: str, *, default: bool, systemd: bool) -> Table:
     """What is added. A runtime nvidia of the host's own stays as it is."""
     section = _section(says)
     serves = table(says, "plugins", section)
@@ -185,7 +193,7 @@ def _wished(says: Table, version: str, *, default: bool) -> Table:
     wished: Table = {}
     containerd: Table = {"default_runtime_name": "nvidia"} if default else {}
     if not table(runtimes, "nvidia", "options").get("BinaryName"):
-        containerd["runtimes"] = {**_beside(runtimes, merges=merges), "nvidia": _runtime(runtimes)}
+        containerd["runtimes"] = {**_beside(runtimes, merges=merges), "nvidia": _runtime(runtimes, systemd=systemd)}
     if numeric_version.at_least(version, _CDI) and (not merges or serves.get("enable_cdi") is False):
         wished["enable_cdi"] = True
     if containerd:
@@ -204,7 +212,8 @@ def _beside(runtimes: Table, *, merges: bool) -> Table:
     return {} if runtimes or merges else {"runc": dict(_RUNC)}
 
 
-def _runtime(runtimes: Table) -> Table:
-    """The runtime, with what the host says of runc: the driver of the control groups has to be the same."""
+def _runtime(runtimes: Table, *, systemd: bool) -> Table:
+    """The runtime, with what the host says of runc: the driver of the control groups has to be the same, and the kubelet's."""
     runc = table(runtimes, "runc") or _RUNC
-    return combined(runc, {"options": {"BinaryName": PROGRAM}})
+    options: Table = {"SystemdCgroup": True} if systemd else {}
+    return combined(runc, {"options": {**options, "BinaryName": PROGRAM}})

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version, paths
 
 from ...model import sections
-from ..base import Context, Finding
+from ..base import Context, Finding, not_known
 from ..daemon_json import DAEMON_JSON, ORIGINAL
 from ..tables import Table, combined, lacking, replaced, taken_out
 from .shape import Kept, Merged
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Docker, Facts
 
 SERVICE = "docker.service"
+_SEEN = "containers.docker.daemon_json"
 #: What Docker's configuration must hold; the rest of it is the host's own.
 _RUNTIMES: Table = {"runtimes": {"nvidia": {"path": "nvidia-container-runtime", "args": []}}}
 _DEFAULT_RUNTIME: Table = {"default-runtime": "nvidia"}
@@ -45,7 +46,13 @@ def has_runtime(docker: Docker) -> bool:
 
 def findings(context: Context) -> list[Finding]:
     docker = context.facts["containers"]["docker"]
-    found = []
+    broken, found = docker["daemon_json_error"], []
+    if broken:
+        text = f"{broken}: Docker does not start with it, and nothing is put into it before it is corrected by hand"
+        return [Finding("configure", text, files=[DAEMON_JSON])]
+    if _SEEN in context.facts["unknown"]:
+        text = not_known(context.facts, _SEEN, f"whether Docker has a runtime 'nvidia' in {DAEMON_JSON}")
+        return [Finding("configure", text, files=[DAEMON_JSON])]
     if not has_runtime(docker):
         found.append(Finding("configure", f"Docker has no runtime 'nvidia' in {DAEMON_JSON}", files=[DAEMON_JSON]))
     others = _other_differences(context)
@@ -77,7 +84,7 @@ def _other_differences(context: Context) -> str | None:
 def refusal(facts: Facts) -> str | None:
     """Why nothing can be merged into Docker's configuration; None where it can."""
     docker = facts["containers"]["docker"]
-    error = docker["daemon_json_error"] or facts["unknown"].get("containers.docker.daemon_json")
+    error = docker["daemon_json_error"] or facts["unknown"].get(_SEEN)
     if not error and isinstance(docker["daemon_json"] or {}, Mapping):
         return None
     return (

@@ -4,10 +4,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
+from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, numeric_version
 
 from ...model.stack import Stack
 from ..view import UP, View, unknown
@@ -19,7 +19,18 @@ if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Containerd, Docker, Rootless
 
-_REFRESH = f"run gpuwright up, or systemctl restart {of_cdi.REFRESH}; a specification that was written by hand has to go by hand"
+_TITLES = {"docker": "Docker", "containerd": "containerd"}
+_RUNTIME = "/etc/nvidia-container-runtime/config.toml"
+#: NVIDIA/nvidia-container-toolkit: the command line leaves the devices of a container shut, and the hook of `--gpus` ends with an error in
+#: each mode but auto and legacy (cmd/nvidia-container-runtime-hook/main.go, doPrestart).
+_NO_CGROUPS = "containers of root are not let to the cards (NVML: Insufficient Permissions)"
+#: NVIDIA/nvidia-container-toolkit, internal/config/cli.go: from this version on `.real` is taken off where there is no such file.
+_FINDS_LDCONFIG = "1.15.0"
+_MODE_CDI = "NVIDIA's hook refuses docker run --gpus"
+_REFRESH = (
+    f"systemctl restart {of_cdi.REFRESH} (before toolkit 1.18: nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml); a specification "
+    "that was written by hand has to go by hand"
+)
 
 
 def judge(view: View, stack: Stack) -> list[Check]:
@@ -35,8 +46,11 @@ def judge(view: View, stack: Stack) -> list[Check]:
     found = [_docker(cast("Docker", docker), knows=engine == "docker")]
     return [
         *found,
+        *_runs(view, engine),
+        *_runtime(view, of_docker=engine == "docker" or bool(docker.get("active"))),
         *([_containerd(view)] if engine == "containerd" else []),
-        *([_cdi(view), _links(view)] if toolkit is not None else []),
+        *([_cdi(view), _links(view)] if toolkit is not None else _left(view)),
+        *([_for_users(view)] if toolkit is not None and (engine == "podman" or "rootless" in toolkit) else []),
         *([_rootless(view, toolkit["rootless"]["users"])] if toolkit is not None and "rootless" in toolkit else []),
     ]
 
@@ -52,12 +66,19 @@ def _cdi(view: View) -> Check:
         return unknown(name, view, "smi", "which cards there are", "warning")
     reason = of_cdi.stale(view.facts)
     if reason:
-        return _warned(name, f"containers would get other cards than the node has: {reason}", _REFRESH)
+        return _warned(name, f"containers would get other cards than the node has: {reason}", f"{UP}, or {_REFRESH}")
     if not view.get("containers.cdi.specifications"):
         return checks.skipped(
             name, "the toolkit is older than 1.18, which makes no CDI specification by itself", "warning"
         )
     return checks.passed(name, "warning")
+
+
+def _left(view: View) -> list[Check]:
+    """A specification that is wrong, where no toolkit is wished, or its wish is refused: engines read it all the same."""
+    if not view.get("containers.cdi.specifications"):
+        return []
+    return [{**check, "remedy": _REFRESH} for check in [_cdi(view)] if check["status"] == "warn"]
 
 
 def _links(view: View) -> Check:
@@ -72,6 +93,27 @@ def _links(view: View) -> Check:
         lost = "a systemctl daemon-reload may take the cards from containers that run"
         return _warned(name, f"{lost}: no link in /dev/char leads to {', '.join(unlinked)}", UP)
     return checks.passed(name, "warning")
+
+
+def _for_users(view: View) -> Check:
+    """Whether containers without root may open the cards' nodes: in them a user is in no group of the machine."""
+    name, nodes = "container.device_nodes", view.get("driver.nodes")
+    if not nodes or view.environment == "wsl":
+        return checks.skipped(name, "no driver with device nodes runs here", "warning")
+    closed = [node for node in nodes if node["device"] and node["mode"] & 0o006 != 0o006]
+    named = ", ".join(f"{node['path']} ({node['mode']:04o}, group {node['group']})" for node in closed[:4])
+    return checks.judged(
+        name,
+        not closed,
+        "warning",
+        measured=[node["path"] for node in closed] or None,
+        reason=f"containers without root are not let to the cards: only root and a group may open {named}"
+        if closed
+        else None,
+        action="configure",
+        remedy="take NVreg_DeviceFileMode and NVreg_DeviceFileGID out of /etc/modprobe.d (the driver's own mode is 0666) and load the "
+        "driver again or reboot; or start them with podman run --group-add keep-groups, as a user of that group",
+    )
 
 
 def _rootless(view: View, users: Sequence[str]) -> Check:
@@ -90,6 +132,64 @@ def _rootless(view: View, users: Sequence[str]) -> Check:
     )
 
 
+def _runs(view: View, engine: str | None) -> Iterator[Check]:
+    """Whether the engine that is to start containers runs."""
+    unit = f"{engine}.service"
+    state = view.get("services").get(unit, {}).get("active") if view.get("services") else None
+    if engine in _TITLES and view.get(f"containers.{engine}.installed") and state in ("active", "failed", "inactive"):
+        yield checks.judged(
+            "container.engine",
+            state == "active",
+            "critical" if state == "failed" else "warning",
+            measured=state,
+            expected="active",
+            reason=None if state == "active" else f"{_TITLES[engine]} does not run ({state})",
+            action="restart_service",
+            remedy=f"sudo systemctl start {unit}; where it fails again, journalctl -u {unit} says why",
+        )
+
+
+def _runtime(view: View, *, of_docker: bool) -> Iterator[Check]:
+    """Whether NVIDIA's runtime hands the cards to containers of root. Guides for containers without root have both settings changed, and
+    only these want that. ``of_docker``: whether Docker starts containers as root here.
+    """
+    name, config = "container.runtime", view.get("containers.runtime")
+    if view.why_unknown("containers.runtime"):
+        yield unknown(name, view, "containers.runtime", "how NVIDIA's runtime is configured", "warning")
+    if not config:
+        return
+    lost, version = config.get("lost_ldconfig"), view.get("containers.toolkit.version")
+    if lost and not (lost.endswith(".real") and version and numeric_version.at_least(version, _FINDS_LDCONFIG)):
+        yield checks.failed(
+            name,
+            reason=f"{_RUNTIME} says ldconfig = @{lost}, which is not there: no container with cards starts",
+            action="configure",
+            remedy="sudo nvidia-ctk config --in-place --set nvidia-container-cli.ldconfig=@/sbin/ldconfig; then start the containers again",
+        )
+        return
+    wrong = [
+        *(
+            [("no-cgroups = true", _NO_CGROUPS, "nvidia-container-cli.no-cgroups=false")]
+            if config["no_cgroups"]
+            else []
+        ),
+        *([('mode = "cdi"', _MODE_CDI, "nvidia-container-runtime.mode=auto")] if config["mode"] == "cdi" else []),
+    ]
+    if wrong and not of_docker:
+        lines = " and ".join(line for line, _harm, _set in wrong)
+        yield checks.skipped(name, f"{lines}, as containers without root may want it")
+        return
+    sets = " ".join(f"--set {each}" for _line, _harm, each in wrong)
+    yield checks.judged(
+        name,
+        not wrong,
+        measured={"no-cgroups": config["no_cgroups"], "mode": config["mode"]},
+        reason="; ".join(f"{_RUNTIME} says {line}: {harm}" for line, harm, _set in wrong) or None,
+        action="configure",
+        remedy=f"sudo nvidia-ctk config --in-place {sets}; then start the containers again",
+    )
+
+
 def _docker(docker: Docker, *, knows: bool) -> Check:
     """``knows``: whether it should know the NVIDIA runtime."""
     if not docker.get("installed"):
@@ -102,6 +202,9 @@ def _docker(docker: Docker, *, knows: bool) -> Check:
             action="configure",
             remedy="correct /etc/docker/daemon.json; gpuwright keeps the copy that it found beside it",
         )
+    lost = docker.get("lost_runtimes")
+    if lost:
+        return _without_program(docker, lost)
     if knows and not of_docker.has_runtime(docker):
         return _warned("container.daemon_json", "Docker does not know the NVIDIA runtime", UP)
     if docker.get("config_loaded") is False:
@@ -111,6 +214,21 @@ def _docker(docker: Docker, *, knows: bool) -> Check:
             "restart Docker when its containers may stop",
         )
     return checks.passed("container.daemon_json", "warning")
+
+
+def _without_program(docker: Docker, lost: Sequence[str]) -> Check:
+    """Runtimes that Docker is told of, and that nobody can start."""
+    written = docker.get("daemon_json")
+    default = written.get("default-runtime") if isinstance(written, Mapping) else None
+    harm = "no container starts, since it is the default one" if default in lost else "no container starts with it"
+    return checks.failed(
+        "container.daemon_json",
+        "critical" if default in lost else "warning",
+        reason=f"daemon.json names the runtime {', '.join(lost)}, whose program is not there: {harm}",
+        action="configure",
+        remedy="take it out of /etc/docker/daemon.json and restart Docker, or install its program again (nvidia: gpuwright up --want "
+        "container-toolkit)",
+    )
 
 
 def _containerd(view: View) -> Check:
@@ -132,6 +250,15 @@ def _containerd(view: View) -> Check:
     config = containerd.get("config")
     if not config or not config["runtime"]:
         return _warned(name, "containerd does not know the NVIDIA runtime", UP)
+    if containerd.get("kubelet_cgroups") == "systemd" and config.get("systemd_cgroup") is not True:
+        return checks.failed(
+            name,
+            reason="containerd's runtime nvidia does not leave control groups to systemd (SystemdCgroup), and the kubelet does: pods come "
+            "and go",
+            action="configure",
+            remedy="set SystemdCgroup = true beside BinaryName in the options of the runtime nvidia in /etc/containerd/config.toml, then "
+            "restart containerd",
+        )
     if containerd.get("config_loaded") is False:
         remedy = "restart containerd when it suits: containers run on meanwhile"
         return _warned(name, "containerd has not read its configuration since it changed", remedy)

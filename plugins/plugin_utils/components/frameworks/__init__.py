@@ -19,9 +19,9 @@ from ..base import Component, Context, Finding, Manages, Need
 from ..demand import Demand
 from ..view import View
 from . import contents, differences, kernels, returning
-from .asked import wheels
+from .asked import built, wheels, whole_version
 from .contents import interpreters
-from .work import Wished, begin, installed, look
+from .work import Wished, begin, installed, look, uv
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
@@ -34,6 +34,7 @@ __all__ = [
     "COMPONENT",
     "NAME",
     "Wished",
+    "built",
     "condemned",
     "findings",
     "inputs",
@@ -43,7 +44,9 @@ __all__ = [
     "manages",
     "rebuilds",
     "returning",
+    "uv",
     "wanted",
+    "whole_version",
 ]
 
 NAME = "frameworks"

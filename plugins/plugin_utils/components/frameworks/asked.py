@@ -12,13 +12,18 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import ABOUT
 
+from ...resolver.frameworks import left_open
+from ...rules import load_rules
 from ...wish import specifiers
 from ..demand import WheelDemand
 from . import contents, differences
 
 if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
+
     from ...model.frameworks import FrameworkEnvironment, Install
     from ...wish import Wish
     from ..base import Context
@@ -26,16 +31,33 @@ if TYPE_CHECKING:
 
 def wheels(context: Context) -> list[WheelDemand]:
     """Return what the index would be asked for: all that an environment is made of which is built, nothing of one that is not."""
+    return [demand for framework in built(context) for demand in _of(framework, _left_open(framework, context))]
+
+
+def built(context: Context) -> list[FrameworkEnvironment]:
+    """Return the environments that are built."""
     environments = context.facts["environments"] or {}
     return [
-        demand
+        framework
         for framework in contents.environments(context.stack)
         if differences.is_built(framework, environments.get(framework["path"]), context)
-        for demand in _of(framework)
     ]
 
 
-def _of(framework: FrameworkEnvironment) -> list[WheelDemand]:
+def _left_open(framework: FrameworkEnvironment, context: Context) -> list[str]:
+    rows = [each for each in context.stack.get("frameworks") or () if each["path"] == framework["path"]]
+    return left_open(rows, load_rules())
+
+
+def whole_version(interpreter: str, facts: Facts) -> str:
+    """Return the version of a Python with its patch release. One that is not there yet is a late one."""
+    versions = [str(each["version"]) for each in facts["python"]["interpreters"]]
+    whole = [each for each in versions if numeric_version.belongs(each, interpreter) and each.count(".") > 1]
+    return whole[0] if whole else f"{interpreter}.99"
+
+
+def _of(framework: FrameworkEnvironment, chosen: Sequence[str]) -> list[WheelDemand]:
+    """Return what an environment is made of. ``chosen``: libraries that the rules pinned within a range."""
     locked = framework.get("wheels")
     if locked:
         # By its hash a file is the same, whichever index it comes from.
@@ -48,7 +70,8 @@ def _of(framework: FrameworkEnvironment) -> list[WheelDemand]:
     ]
     rest = contents.public_index(framework)
     pinned = [each for each in framework.get("others") or () if contents.is_pin(each)]
-    return demands + [_demand(framework, pin, [rest] if rest else []) for pin in pinned]
+    demands += [_demand(framework, pin, [rest] if rest else []) for pin in pinned]
+    return demands + [replace(_demand(framework, pin, contents.indexes(framework)), chosen=True) for pin in chosen]
 
 
 def _demand(

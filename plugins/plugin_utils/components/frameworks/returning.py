@@ -10,13 +10,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, cast
 
 from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import ABOUT
 
 from ...model import sections
+from ...model.wish import Project, Requirement
+from ...resolver.frameworks import pins as libraries
 from ...wish import FrameworkWish, Wish, specifiers
-from . import contents
+from . import contents, differences
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts, KeptEnvironment, PythonEnvironment
@@ -28,6 +31,8 @@ if TYPE_CHECKING:
 #: Keys of a row that say what is in an environment.
 _CONTENTS = ("requirements", "others", "constraints", "interpreter", "loader_path")
 _VARIANT = re.compile(r"[a-z0-9-]+", re.ASCII)
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
+_PYTHON = re.compile(r"3\.[0-9]{1,2}", re.ASCII)
 
 #: Wishes for the releases of frameworks, by their keys (pytorch, pytorch@research).
 Pins = Mapping[str, FrameworkWish]
@@ -68,6 +73,116 @@ def sealed(facts: Facts) -> Sequence[object]:
     seal = sections.seal(facts, "frameworks")
     rows: object = seal["stack"] if seal else None
     return rows if isinstance(rows, list) else ()
+
+
+def pins_of_seal(facts: Facts) -> dict[str, list[str]]:
+    """The versions of libraries that the environments of the seal are held to."""
+    return {
+        libraries.sealed_of(str(row.get("path")), contents.name(limit)): [limit.split("==", 1)[1]]
+        for row in sealed(facts)
+        if isinstance(row, Mapping)
+        for limit in _texts(row.get("constraints"))
+        if contents.is_pin(limit)
+    }
+
+
+def stays_at(path: str) -> str:
+    """What says of an environment, among what an index lacks, that it stays as it is."""
+    return f"environment={path}"
+
+
+def may_stay(context: Context, wish: Wish, path: str) -> bool:
+    """Whether an environment is as it was sealed, works, and is what is wished: it may stay so where the index lacks what comes next."""
+    there = context.facts["environments"]
+    environment = there.get(path) if there else None
+    rows = [row for row in sealed(context.facts) if isinstance(row, Mapping) and row.get("path") == path]
+    wished = [each for each in wish.frameworks if f"{wish.frameworks_path}/{each.directory}" == path]
+    known = {_key(row): row for row in rows}
+    return (
+        environment is not None
+        and bool(wished)
+        and all(_as_wished(each, known.get(each.key, {})) for each in wished)
+        and all(_is_whole(row, environment) for row in rows)
+        and not differences.of_health(path, environment, context)
+    )
+
+
+def _is_whole(row: Mapping[str, object], environment: PythonEnvironment) -> bool:
+    """Whether an environment has all that a row of a seal says."""
+    asked_for = [text for key in ("requirements", "others", "constraints") for text in _texts(row.get(key))]
+    return all(asked_for) and not differences.of_contents(cast("FrameworkEnvironment", row), environment)
+
+
+def _as_wished(framework: FrameworkWish, row: Mapping[str, object]) -> FrameworkWish | None:
+    """The wish for the release of a row of a seal, where that is what is wished; else None."""
+    version = str(row.get("version"))
+    pin = _pin(framework, version, str(row.get("variant") or ""))
+    fits = pin and specifiers.matches(version, framework.specifier) and framework.variant in (None, pin.variant)
+    return pin if fits else None
+
+
+def staying_put(facts: Facts, wish: Wish, absent: Mapping[str, Sequence[str]]) -> dict[str, FrameworkWish]:
+    """The releases of the seal, for environments that stay as they are because the index lacks what they would be brought to."""
+    known = {
+        _key(row): row for row in sealed(facts) if isinstance(row, Mapping) and stays_at(str(row.get("path"))) in absent
+    }
+    found = {each.key: _as_wished(each, known[each.key]) for each in wish.frameworks if each.key in known}
+    return {key: pin for key, pin in found.items() if pin is not None}
+
+
+def as_sealed(wish: Wish, facts: Facts, *, alone: bool) -> Wish:
+    """A wish for the environments that the seal has, where none is wished by name. ``alone``: without a seal for none, else as it was."""
+    rows = [row for row in sealed(facts) if isinstance(row, Mapping)]
+    pins = [pin for row in rows if (pin := _of_row(row))]
+    if not pins:
+        return replace(wish, frameworks=(), projects=()) if alone else wish
+    known = [row for row in rows if _of_row(row)]
+    pythons = {
+        _directory(row): str(row["interpreter"]) for row in known if _PYTHON.fullmatch(str(row.get("interpreter")))
+    }
+    besides = {_directory(row): [each for each in _texts(row.get("others")) if _is_requirement(each)] for row in known}
+    return replace(
+        wish,
+        frameworks=tuple(pins),
+        projects=tuple(
+            Project(name, tuple(Requirement(text, "the seal") for text in texts))
+            for name, texts in besides.items()
+            if texts
+        ),
+        pythons=pythons,
+        jupyter=any(row.get("kernel") for row in known),
+        frameworks_path=_place(known, wish.frameworks_path),
+    )
+
+
+def _of_row(row: Mapping[str, object]) -> FrameworkWish | None:
+    """The wish for a row of a seal; None for what is none."""
+    name, named = str(row.get("name")), row.get("environment")
+    if name not in ABOUT or (named is not None and not _NAME.fullmatch(str(named))):
+        return None
+    wished = FrameworkWish(name, text=_key(row), environment=str(named) if named else None)
+    return _pin(wished, str(row.get("version")), str(row.get("variant") or ""))
+
+
+def _is_requirement(text: str) -> bool:
+    from packaging.requirements import InvalidRequirement
+    from packaging.requirements import Requirement as Parsed
+
+    try:
+        return not Parsed(text).url
+    except InvalidRequirement:
+        return False
+
+
+def _directory(row: Mapping[str, object]) -> str:
+    return str(row.get("environment") or row.get("name"))
+
+
+def _place(rows: Iterable[Mapping[str, object]], usual: str) -> str:
+    """The directory in which the environments of a seal lie, where it is one and the same."""
+    above = {PurePosixPath(str(row.get("path"))).parent for row in rows}
+    found = above.pop() if len(above) == 1 else PurePosixPath(usual)
+    return str(found) if found.is_absolute() and ".." not in found.parts else usual
 
 
 def pinned(rows: Iterable[object], wish: Wish) -> dict[str, FrameworkWish]:

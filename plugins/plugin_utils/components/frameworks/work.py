@@ -8,6 +8,7 @@ import re
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, TypedDict
 
+from ansible_collections.gpuwright.node.plugins.module_utils.base import words
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import environment_builds
 from ansible_collections.gpuwright.node.plugins.module_utils.packages import environments
 
@@ -18,6 +19,8 @@ from .. import package_calls
 from . import contents, kernels
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ansible_collections.gpuwright.node.plugins.module_utils.packages.environments import (
         Contents,
         Environment,
@@ -168,7 +171,7 @@ def begin(context: Context, plan: Plan) -> FrameworksWork:
             "row": framework,
             "title": contents.titles(path, context.stack),
             "holds": [*framework["requirements"], *(framework.get("others") or ())],
-            "installs": installations(framework),
+            "installs": installations(framework, plan["builds"].get(path, ())),
             # Where all users' kernels are, a user without root has none.
             "kernel": kernels.work(framework) if user is None else kernels.NOTHING,
             "owned": [path, environment_builds.directory(path)],
@@ -194,10 +197,11 @@ def uv() -> Uv:
     return {"version": str(rows[0]["version"]), "sha256": sha256, "directory": environment_builds.ASIDE}
 
 
-def installations(framework: FrameworkEnvironment) -> list[Installation]:
+def installations(framework: FrameworkEnvironment, builds: Sequence[str] = ()) -> list[Installation]:
     """What is installed, one after the other: each framework from the index that it belongs to, then what a project requires besides.
 
     Each is held to the pins and limits of all of them, so that none takes away what another one needs. What a lock names comes at once.
+    ``builds``: what is built from its source because a person asked for it; it is needed by what comes last.
     """
     limits, others = list(framework.get("constraints") or ()), list(framework.get("others") or ())
     locked, several = framework.get("wheels"), contents.installs(framework)
@@ -215,7 +219,9 @@ def installations(framework: FrameworkEnvironment) -> list[Installation]:
         )
         for each in several
     ]
-    return [*found, *([_installation(others, limits, contents.public_index(framework))] if others else [])]
+    found += [_installation(others, limits, contents.public_index(framework))] if others else []
+    found[-1]["from_source"] += builds
+    return found
 
 
 def _installation(
@@ -232,7 +238,7 @@ def _installation(
         "wheels": locked or [],
         "index_url": index or None,
         "dependencies_url": dependencies,
-        "from_source": from_source or [],
+        "from_source": list(from_source or ()),
     }
 
 
@@ -339,7 +345,8 @@ def _ours(path: str, seen: Environment) -> None:
         return
     if seen["place"] == "other" or seen["others"]:
         raise StepRefused(
-            f"Expected {path} to be a virtual environment, or empty, or not there. Found {seen['others']} other files in it. "
+            f"Expected {path} to be a virtual environment, or empty, or not there. "
+            f"Found {words.count(seen['others'], 'other files')} in it. "
             "What to do: move them away, or set frameworks_path to another directory."
         )
 

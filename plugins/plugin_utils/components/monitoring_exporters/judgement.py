@@ -43,9 +43,8 @@ def _exporter(view: View, exporters: MonitoringExporters, kind: str) -> Check:
         return unknown(name, view, "services", f"whether {run.unit} runs", "warning")
     if view.get("monitoring") is None:
         return checks.incomplete(name, "it is not known what listens: nobody looked", "warning")
-    reason = (run and (seen.idle(view.facts, run) or seen.astray(view.facts, exporters, run))) or _silent(
-        view, exporters, kind
-    )
+    wrong = run and (seen.idle(view.facts, run) or seen.astray(view.facts, exporters, run))
+    reason = wrong or _silent(view, exporters, kind)
     who = run.unit if run else units.wished(exporters)[kind]["adopted"]
     return checks.judged(
         name,
@@ -53,7 +52,9 @@ def _exporter(view: View, exporters: MonitoringExporters, kind: str) -> Check:
         "warning",
         reason=reason,
         action="configure",
-        remedy=f"journalctl -u {run.unit} says why; {UP}" if run else f"look at {who}: gpuwright leaves it as it is",
+        remedy=f"journalctl -u {run.unit} says why; {UP if wrong else f'systemctl restart {run.unit}'}"
+        if run
+        else f"look at {who}: gpuwright leaves it as it is",
     )
 
 

@@ -89,7 +89,7 @@ def _exporters(view: View, server: MonitoringServer) -> Check:
         unit="exporters",
         reason="; ".join(silent) or None,
         action="configure",
-        remedy="look whether the exporter runs there, and whether a firewall is between; gpuwright up brings exporters",
+        remedy="look whether the exporter runs there (gpuwright doctor on that host), and whether a firewall is between",
     )
 
 

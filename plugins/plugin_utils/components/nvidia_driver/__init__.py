@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from ansible_collections.gpuwright.node.plugins.module_utils.base import words
 from ansible_collections.gpuwright.node.plugins.module_utils.base.numeric_version import upstream
 
 from ...model import index_answer, sections
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 NAME = "nvidia_driver"
 SOURCES = places.SOURCES
 #: Headers follow the kernel and not the driver.
-HEADERS = ("linux-headers-", *systems.DEVELS)
+HEADERS = ("linux-headers-", "proxmox-headers-", *systems.DEVELS)
 #: How the versions of the driver's packages begin; a kernel's module package counts differently.
 _DRIVER_VERSION = re.compile(r"(\d+:)?\d{3,}\.\d")
 PERSISTENCE_SERVICE = places.PERSISTENCE_SERVICE
@@ -256,7 +257,7 @@ def _package_findings(context: Context, driver: DriverStack) -> list[Finding]:
         reason = (
             exchange.reason(context.facts, driver)
             if replaced
-            else f"{len(missing)} of its packages are missing: {', '.join(missing)}"
+            else f"{len(missing)} of its packages {words.verb(len(missing), 'are')} missing: {', '.join(missing)}"
         )
         after = f"{_target(context, driver)} ({driver['modules']} modules)"
         services = [PERSISTENCE_SERVICE] if persistence_asked(context) else []

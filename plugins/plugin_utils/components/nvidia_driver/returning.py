@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypedDict, cast
 
+from ansible_collections.gpuwright.node.plugins.module_utils.base import words
+
 from ...model.errors import StepRefused
 from ...model.plan import Plan, Restore
 from ..base import Context
@@ -92,7 +94,9 @@ def returned(context: Context, plan: Plan) -> dict[str, object]:
         return {}
     version = restore["version"]
     expected = (
-        f"driver {version} of its file" if of_file else f"the {len(restore['packages'])} packages of driver {version}"
+        f"driver {version} of its file"
+        if of_file
+        else f"the {words.count(len(restore['packages']), 'packages')} of driver {version}"
     )
     differ = dict.fromkeys(name for name, _version in there.items() ^ restore["packages"].items())
     raise StepRefused(

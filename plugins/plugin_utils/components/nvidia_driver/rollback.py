@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
+from ansible_collections.gpuwright.node.plugins.module_utils.base import words
+
 from ....module_utils.base import paths
 from ....module_utils.records import history
 from ...model import sections
@@ -158,7 +160,7 @@ def rolled_back_from(facts: Facts, begun: Plan | None, failure: StoppedBy | None
         or (failure is not None and not _at_fault(failure))
     ):
         return None
-    reason = f"{failure['task']}: {_cause(failure)}" if failure else ""
+    reason = f"{failure['task']}: {failure['message']}" if failure else ""
     return {**begun["brings"], "reason": textwrap.shorten(reason, _REASON_LENGTH), "time": facts["time"]}
 
 
@@ -178,11 +180,6 @@ def _at_fault(failure: StoppedBy) -> bool:
     if _NO_SPACE in failure["message"] + program["said"]:
         return False
     return program["name"] not in _PACKAGE_MANAGERS or _script(program["said"]) is not None
-
-
-def _cause(failure: StoppedBy) -> str:
-    """The script of a package that failed; else what the task says, for apt's own message names its command alone."""
-    return _script((failure["program"] or {"said": ""})["said"]) or str(failure["message"])
 
 
 def _script(said: str) -> str | None:
@@ -383,7 +380,8 @@ def refusals(state: DriverState, facts: Facts, versions: Mapping[str, str], give
     ]
     if not lost:
         return []
-    text = f"{len(lost)} packages of driver {state['version']} are neither in the package index nor kept on the node: {', '.join(lost[:5])}"
+    text = f"{words.count(len(lost), 'packages')} of driver {state['version']} {words.verb(len(lost), 'are')} neither in the package "
+    text += f"index nor kept on the node: {', '.join(lost[:5])}"
     remedy = f"name a mirror that has them (gpuwright_mirrors), or put the files into {paths.PACKAGES} and run again"
     return [{"rule": "rollback-packages", "text": text, "source": "gpuwright", "remedy": remedy}]
 

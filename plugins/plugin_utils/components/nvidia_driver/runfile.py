@@ -53,7 +53,11 @@ def displaced(driver: DriverStack) -> list[Finding]:
 def flavour(facts: Facts) -> str | None:
     """The flavour of the module for the next kernel, by its licence; None where there is no module to ask."""
     module = facts["kernel"]["available"].get("nvidia")
-    licence = module["license"] if module else None
+    return flavour_of(module["license"] if module else None)
+
+
+def flavour_of(licence: str | None) -> str | None:
+    """The flavour that a licence stands for."""
     if not licence:
         return None
     return "open" if "GPL" in licence else "proprietary"

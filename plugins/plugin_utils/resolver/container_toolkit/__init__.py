@@ -15,10 +15,14 @@ from ...wish import Wish
 from ..log import Log, Unresolved, conflict
 from ..machine import Machine
 from ..part import TOOLKIT_SOURCE, Part, Place
-from . import docker_repository, rootless
+from . import docker_repository, elsewhere, podman, rootless
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverStack
+
+
+_NEWER = "1.19.1"
+_INSTALL_DOCKER = "install Docker first, what is there is used, and use container-engine=docker"
 
 
 def choose(machine: Machine, wish: Wish, system: Row, driver: DriverStack | None, log: Log) -> ContainerToolkit:
@@ -37,6 +41,8 @@ def choose(machine: Machine, wish: Wish, system: Row, driver: DriverStack | None
         text = f"container toolkit from {floor['version']} on: {floor['text']}"
         log.decided("container-toolkit.version", text, log.cite("container_toolkit", floor))
     engine = _engine(machine, wish, system, log)
+    if engine["name"] == "podman" and _writes_newer(spec):
+        _refuse_old_podman(machine, system, log)
     _warn_of_engine(machine, system, engine["name"], log)
     found: ContainerToolkit = {
         "version_spec": spec,
@@ -45,6 +51,24 @@ def choose(machine: Machine, wish: Wish, system: Row, driver: DriverStack | None
     }
     of_users = rootless.choose(machine, wish, system, log)
     return {**found, "rootless": of_users} if of_users else found
+
+
+def _writes_newer(spec: str) -> bool:
+    """Say whether the toolkit that comes writes specifications that only newer engines read: from 1.19.1 on, or an unnamed later one."""
+    asked = spec.lstrip("=>").removesuffix(".*")
+    return (
+        not spec.startswith("==") or numeric_version.at_least(asked, _NEWER) or numeric_version.belongs(_NEWER, asked)
+    )
+
+
+def _refuse_old_podman(machine: Machine, system: Row, log: Log) -> None:
+    """Raise Unresolved where Podman hands the cards on and does not read what the toolkit writes, whoever named it."""
+    old = podman.too_old(machine, system, log.rules)
+    if old is None:
+        return
+    docker = "use container-engine=docker" if machine.docker or system["docker"] else _INSTALL_DOCKER
+    remedy = f"{docker}; or install a newer Podman first; or name what you want without container-toolkit (--want driver, for example)"
+    raise Unresolved(conflict("container-toolkit.engine", *old, remedy))
 
 
 def _engine(machine: Machine, wish: Wish, system: Row, log: Log) -> Engine:
@@ -58,6 +82,7 @@ def _engine(machine: Machine, wish: Wish, system: Row, log: Log) -> Engine:
         name = "docker"
     else:
         name = _found(machine, system, log)
+    elsewhere.refuse(name, machine, wish, system, log)
     if name == "containerd" and machine.containerd and not machine.containerd.cri:
         text = (
             "containerd serves no Kubernetes here: disabled_plugins of /etc/containerd/config.toml names its part cri"

@@ -9,14 +9,22 @@ from collections.abc import Callable, Iterable
 from ...model.stack import Engine, Image
 from ...wish import Wish
 from ...wish.container_toolkit.images import CHOSEN
+from ..images import Verdict
 from ..log import Log, Unresolved, conflict
 
 #: The image that the word auto chooses a tag of.
 _CUDA = "nvidia/cuda"
 
 
-def choose(wish: Wish, engine: Engine, fitting: Callable[[], Iterable[Image]], log: Log) -> list[str]:
-    """Return the images that the engine pulls ahead, with their registries. ``fitting``: those that fit the driver, for the word auto.
+def choose(
+    wish: Wish,
+    engine: Engine,
+    fitting: Callable[[], Iterable[Image]],
+    judge: Callable[[str], Verdict | None],
+    log: Log,
+) -> list[str]:
+    """Return the images that the engine pulls ahead, with their registries. ``fitting``: those that fit the driver, for the word auto;
+    ``judge``: whether one that is named does.
 
     Raises Unresolved where the engine pulls none, or none fits.
     """
@@ -25,12 +33,31 @@ def choose(wish: Wish, engine: Engine, fitting: Callable[[], Iterable[Image]], l
         text = "images for Kubernetes are kubelet's, with logins and mirrors that ctr does not read, and it removes what no pod uses"
         remedy = "take container-image away and let a DaemonSet pull it, or use container-engine=docker"
         raise Unresolved(conflict("container-toolkit.images", text, "the wish", remedy))
+    _hold([image for image in wished if image != CHOSEN], judge, log)
     found = [each for image in wished for each in (_of_cuda(fitting()) if image == CHOSEN else [image])]
     names = list(dict.fromkeys(found))
     if names:
         text = f"{engine['name']} pulls {', '.join(names)} ahead: asked for"
         log.decided("container-toolkit.images", text, "the wish")
     return names
+
+
+def _hold(named: Iterable[str], judge: Callable[[str], Verdict | None], log: Log) -> None:
+    """Hold each image that is named against driver and cards. Raises Unresolved for those that do not run there."""
+    refused = []
+    for image in named:
+        verdict = judge(image)
+        if verdict is None:
+            continue
+        if verdict.runs:
+            log.decided("container-toolkit.image", verdict.text, verdict.source)
+        elif verdict.runs is None:
+            log.warn("container-toolkit.image", verdict.text, verdict.source)
+        else:
+            remedy = f"ask for container-image={verdict.instead}" if verdict.instead else "take the image away"
+            refused.append(conflict("container-toolkit.image", verdict.text, verdict.source, remedy))
+    if refused:
+        raise Unresolved(*refused)
 
 
 def _of_cuda(fitting: Iterable[Image]) -> list[str]:

@@ -7,13 +7,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
-
 from ...model.stack import Rootless
-from ...rules import Row, Rules
+from ...rules import Row
 from ...wish import Wish
 from ..log import Entry, Log, Unresolved, conflict
 from ..machine import Machine
+from . import podman
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Rootless as Seen
@@ -29,7 +28,7 @@ def choose(machine: Machine, wish: Wish, system: Row, log: Log) -> Rootless | No
     if not users:
         return None
     row = next(each for each in log.rules["container_toolkit"]["rootless"] if system["os"] in each["os"])
-    found = [*_of_podman(machine, row, log), *(_of_kernel(machine.rootless) if machine.rootless else ())]
+    found = [*_of_podman(machine, system, log), *(_of_kernel(machine.rootless) if machine.rootless else ())]
     found += _of_users(machine.rootless, users) if machine.rootless else ()
     if found:
         raise Unresolved(*found)
@@ -38,22 +37,12 @@ def choose(machine: Machine, wish: Wish, system: Row, log: Log) -> Rootless | No
     return {"users": users, "packages": list(row["packages"])}
 
 
-def _of_podman(machine: Machine, row: Row, log: Log) -> Iterator[Entry]:
+def _of_podman(machine: Machine, system: Row, log: Log) -> Iterator[Entry]:
     """Yield why the Podman that is there, or that would come, does not hand cards to such containers."""
-    version = (machine.installed or {}).get("podman") or row["podman"]
-    needed = _needed(log.rules)
-    if version and not numeric_version.at_least(version.rpartition(":")[2], needed["version"]):
-        text = (
-            f"podman {version} is older than {needed['version']}, which {needed['needs']}, and containers without root get cards "
-            "by CDI alone"
-        )
+    old = podman.too_old(machine, system, log.rules)
+    if old:
         remedy = f"{_LEAVE}; or take a system with a newer Podman (Debian 13, Ubuntu 26.04, RHEL 9 and its kin), or install one first"
-        yield conflict(_RULE, text, log.cite("container_toolkit", row), remedy)
-
-
-def _needed(rules: Rules) -> Row:
-    found: Row = next(row for row in rules["container_toolkit"]["engines"] if row["engine"] == "podman")
-    return found
+        yield conflict(_RULE, *old, remedy)
 
 
 def _of_kernel(seen: Seen) -> Iterator[Entry]:

@@ -17,18 +17,34 @@ from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import C
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import jupyter_kernels
 
 from ...model.frameworks import Contents, FrameworkEnvironment, Named, Origin
-from ...model.wish import Project
+from ...model.stack import Stack
+from ...model.wish import Project, Requirement
 from ...rules import Row, Rules
-from ...wish import FrameworkWish, Wish
-from .. import upstreams
+from ...wish import FrameworkWish, Wish, specifiers
+from ...wish.reading import is_outside
+from .. import unknown, upstreams
 from ..cuda_support import CudaSupport
-from ..log import DESIGN, Entry, Log, Unresolved, conflict
+from ..log import DESIGN, Entry, Log, Unresolved, conflict, of_all
 from ..machine import Card, Machine
-from . import cupy, dali, jax, lmdb, onnxruntime, pytorch, required, tensorflow, together, vllm
+from . import (
+    by_hand,
+    companions,
+    cupy,
+    dali,
+    jax,
+    lmdb,
+    onnxruntime,
+    pins,
+    pytorch,
+    required,
+    tensorflow,
+    together,
+    vllm,
+)
 from .offer import Framework, Offer, Platform
 from .required import Limits
 
-__all__ = ["FRAMEWORKS", "choose", "newest_for", "newest_offer"]
+__all__ = ["FRAMEWORKS", "asked_beyond", "choose", "left_open", "newest_for", "newest_offer", "told_by_hand"]
 
 _ROOMS: tuple[Framework, ...] = (pytorch, tensorflow, jax, dali, onnxruntime, cupy, vllm, lmdb)
 FRAMEWORKS = {each.ABOUT.name: each for each in _ROOMS}
@@ -81,6 +97,28 @@ def choose(
     return environments
 
 
+def told_by_hand(machine: Machine, wish: Wish, support: CudaSupport, stack: Stack, log: Log) -> list[Entry]:
+    """Return how what is installed by hand is: beside PyTorch as it is wished, or as it would be chosen."""
+    there = [each for each in stack.get("frameworks", ()) if each["name"] == DEFAULT]
+    if not there:
+        alone = replace(wish, frameworks=(FrameworkWish(DEFAULT),), projects=(), pythons={})
+        try:
+            there = choose(machine, alone, support, Log(log.rules, trial=True))
+        except Unresolved:
+            there = []
+    place = _place(machine, wish, machine.cards, wish.python or next(iter(_interpreters(machine, log.rules)), None))
+    pinned = any(each.name == DEFAULT and (each.specifier or each.variant) for each in wish.frameworks)
+    return list(by_hand.reasons(wish.by_hand, next(iter(there), None), machine, place, log, pinned=pinned))
+
+
+def _place(
+    machine: Machine, wish: Wish, cards: Sequence[Card], python: str | None, cuda: str | None = None
+) -> companions.Place:
+    """Return where something beside a framework is to run. A mirror may have wheels of its own."""
+    wheels = upstreams.PYTHON_INDEX not in wish.mirrors
+    return companions.Place(cards, machine.arch, machine.os, machine.glibc, python, cuda, wheels)
+
+
 def _of_directory(
     directory: str,
     members: Sequence[FrameworkWish],
@@ -97,6 +135,8 @@ def _of_directory(
         return [_environment(members[0], machine, wish, support, log, toolkits)[0]]
 
     told = Log(log.rules, trial=log.trial)
+    for note in project.notes if project else ():
+        told.warn("frameworks.project-source", note.text, note.origin)
 
     def one(
         framework: FrameworkWish, python: str, limits: Limits, *, trial: bool
@@ -107,7 +147,28 @@ def _of_directory(
     pythons = [wish.python] if wish.python else _interpreters(machine, log.rules)
     rows = together.choose(members, project, pythons, machine.arch, one)
     _told(rows, told, log)
+    if project:
+        cuda = next((row["cuda"] for row in rows if row["cuda"]), None)
+        place = _place(machine, wish, machine.cards if support else (), rows[0]["interpreter"], cuda)
+        rows = _with_companions(project, rows, place, log)
     return [{**row, "kernel": jupyter_kernels.directory(row["path"])} for row in rows] if wish.jupyter else rows
+
+
+def _with_companions(
+    project: Project, rows: list[FrameworkEnvironment], place: companions.Place, log: Log
+) -> list[FrameworkEnvironment]:
+    """Return the rows of an environment held to what its project's lines go with. Says what the Python index has of these lines."""
+    lines = companions.known(required.applying(project.requirements, rows[0]["interpreter"], place.arch), log.rules)
+    beside = [
+        Requirement(each, f"{row['name']} {row['version']}")
+        for row in rows
+        for each in (*row["requirements"], *row["constraints"])
+    ]
+    for line in lines:
+        for text, row in companions.notices(line, rows[0]["path"], place, log.rules):
+            log.warn("frameworks.without-wheels", text, log.cite("companions", row))
+    held = companions.constraints(lines, place, [*beside, *lines], log.rules)
+    return [{**row, "constraints": [*row["constraints"], *held]} for row in rows] if held else rows
 
 
 def _told(rows: Sequence[FrameworkEnvironment], told: Log, log: Log) -> None:
@@ -219,7 +280,7 @@ def _environment(
     if lacking:
         text = f"the machine's package index has no Python {', '.join(lacking)}"
         log.decided("frameworks.python-absent", text, "the machine's package index")
-    platform = Platform(machine.cards, machine.arch, choice.python)
+    platform = _platform(machine, framework, wish, choice.python)
     contents: Contents = {
         **_public(offer, framework, wish, log),
         **FRAMEWORKS[framework.name].contents(offer, platform, wish, log),
@@ -233,10 +294,41 @@ def _environment(
         "cuda": offer.cuda,
         "python": list(offer.pythons),
         "interpreter": choice.python,
-        "path": f"{wish.frameworks_path}/{framework.directory}",
+        "path": _path(framework, wish),
         **named,
     }
     return row, offer
+
+
+def left_open(rows: Sequence[FrameworkEnvironment], rules: Rules) -> list[str]:
+    """Return the constraints of an environment's rows that pin a library of which a release itself says a range."""
+    found: list[str] = []
+    for row in rows:
+        wished = FrameworkWish(row["name"], specifier=f"=={row['version']}")
+        offers = [
+            offer
+            for several in FRAMEWORKS[row["name"]].offers(wished, rules, cpu=False)
+            for offer in several
+            if (offer.version, offer.variant) == (row["version"], row["variant"])
+        ]
+        pinned = [each for each in row["constraints"] if required.exact(each)]
+        found += [each for each in pinned if any(pins.open_range(offer, required.name(each)) for offer in offers)]
+    return list(dict.fromkeys(found))
+
+
+def _path(framework: FrameworkWish, wish: Wish) -> str:
+    return f"{wish.frameworks_path}/{framework.directory}"
+
+
+def _platform(machine: Machine, framework: FrameworkWish, wish: Wish, python: str) -> Platform:
+    return Platform(machine.cards, machine.arch, python, _there(machine, _path(framework, wish)))
+
+
+def _there(machine: Machine, path: str) -> dict[str, Sequence[str]]:
+    """Return the versions that a library may have, as far as that is known: the one that was sealed, before that what the index has."""
+    begin = pins.sealed_of(path, "")
+    sealed = {key.removeprefix(begin): there for key, there in machine.absent.items() if key.startswith(begin)}
+    return {**sealed, **machine.absent}
 
 
 def _public(offer: Offer, framework: FrameworkWish, wish: Wish, log: Log) -> Origin:
@@ -306,13 +398,15 @@ def _search(
     guesses: bool,
     limits: Limits = required.NONE,
 ) -> Choice | list[Entry]:
-    """Return the newest release that fits in its best variant, or every reason of the one that came nearest.
+    """Return the newest release that fits in its best variant, or why none does.
 
     limits: what it has to fit.
     """
     beside = limits.toolkits
-    nearest: list[Entry] = []
+    # What has no wheels for the Python says little where something else has.
+    failed: dict[bool, list[list[Entry]]] = {True: [], False: []}
     there = _interpreters(machine, log.rules, wish.python)
+    lines = companions.known(limits.required, log.rules)
     for offers in FRAMEWORKS[framework.name].offers(framework, log.rules, cpu=support is None):
         fitting = []
         for offer in [each for each in offers if not beside or _compiled_by(each, beside)]:
@@ -320,18 +414,22 @@ def _search(
             if reasons and log.trial:
                 continue
             reasons += _index_reasons(offer, framework.name, machine, wish)
+            reasons += _glibc_reasons(offer, machine, log)
             reasons += _reasons(offer, framework, machine, support, log, guesses=guesses)
             if python and limits.in_environment:
-                reasons += _beside_others(
-                    offer, framework, Platform(machine.cards, machine.arch, python), wish, limits, log
-                )
+                platform = _platform(machine, framework, wish, python)
+                place = _place(machine, wish, machine.cards if support else (), python, offer.cuda)
+                contents = FRAMEWORKS[framework.name].contents(offer, platform, wish, Log(log.rules, trial=True))
+                reasons += required.clashes(offer, contents, limits)
+                held = [Requirement(each, offer.title) for each in required.held(offer, contents)] if lines else []
+                reasons += companions.clashes(lines, place, held, limits.required, log)
             if python and not reasons:
                 fitting.append(Choice(offer, python))
-            elif not nearest or len(reasons) < len(nearest):
-                nearest = reasons
+            else:
+                failed[python is not None].append(reasons)
         if fitting:
             return min(fitting, key=lambda choice: _rank(choice.offer, support, beside, log.rules))
-    return nearest or [_no_release(framework, log)]
+    return of_all(failed[True] or failed[False]) or [_no_release(framework, machine, log)]
 
 
 def _rank(
@@ -380,12 +478,24 @@ def _index_reasons(offer: Offer, name: str, machine: Machine, wish: Wish) -> lis
     return [conflict("frameworks.index", text, f"compat/{offer.table}.yaml (python_index)", remedy)]
 
 
-def _beside_others(
-    offer: Offer, framework: FrameworkWish, platform: Platform, wish: Wish, limits: Limits, log: Log
-) -> list[Entry]:
-    """Return why a release cannot be in one environment with what is there."""
-    contents = FRAMEWORKS[framework.name].contents(offer, platform, wish, Log(log.rules, trial=True))
-    return required.clashes(offer, contents, limits)
+def _glibc_reasons(offer: Offer, machine: Machine, log: Log) -> list[Entry]:
+    """Return why the wheels of a release do not run on the machine's C library: they are made for a newer one."""
+    rows = [row for row in log.rules["frameworks"]["glibc"] if row["package"] == offer.title.split(" ", 1)[0]]
+    row = next((each for each in rows if _is_between(offer.version, each)), None)
+    needed = row["needs"].get(machine.arch) if row else None
+    if row is None or not needed or not machine.glibc or numeric_version.at_least(machine.glibc, needed):
+        return []
+    older = [each for each in rows if numeric_version.at_least(machine.glibc, each["needs"].get(machine.arch, "99"))]
+    spans = [" to ".join(dict.fromkeys((each["from_version"], each["to_version"]))) for each in older]
+    instead = f"; those of {' and '.join(spans)} are made for it" if spans else ""
+    text = f"the wheels of {offer.title} for {machine.arch} are made for glibc {needed} or newer, {machine.os} has {machine.glibc}{instead}"
+    return [conflict("frameworks.glibc", text, log.cite("frameworks", row), "use another release, or a newer system")]
+
+
+def _is_between(version: str, row: Row) -> bool:
+    return numeric_version.at_least(version, row["from_version"]) and numeric_version.at_least(
+        row["to_version"], version
+    )
 
 
 def _card_reasons(name: str, offer: Offer, cards: Sequence[Card], arch: str, log: Log) -> list[Entry]:
@@ -437,13 +547,32 @@ def _unseen_board(framework: FrameworkWish) -> Entry:
     return conflict("frameworks.jetson", text, "the machine's facts", _JETPACK)
 
 
-def _no_release(framework: FrameworkWish, log: Log) -> Entry:
-    """Return the reason where nothing answers a wish, with the newest release that is known."""
+def _no_release(framework: FrameworkWish, machine: Machine, log: Log) -> Entry:
+    """Return the reason where nothing answers a wish, with the newest release that is known; first the card that none of them serves."""
     anything = FrameworkWish(framework.name)
-    newest = next(FRAMEWORKS[framework.name].offers(anything, log.rules, cpu=False))[0]
-    text = f"no release of {newest.title.split(' ', 1)[0]} matches {framework.text!r}; the newest known is {newest.version}"
+    releases = [offers for offers in FRAMEWORKS[framework.name].offers(anything, log.rules, cpu=False) if offers]
+    known = {offers[0].version: offers[0] for offers in releases}
+    newest = next(iter(known.values()))
+    title = newest.title.split(" ", 1)[0]
+    asked = specifiers.bound(framework.specifier)
+    text = f"no release of {title} matches {framework.text!r}; the newest known is {newest.version}"
+    if asked and is_outside(asked, list(known)):
+        text = f"{framework.text!r} asks for {title} {asked}, which is {unknown.beyond(asked, list(known), log.rules)}"
     source = log.cite(newest.table, newest.release_row)
+    card = _never_served(framework.name, [offer for offers in releases for offer in offers], machine, log)
+    if card:
+        text = f"no release of {title} that is known has code for the {card.name} (compute capability {card.compute_capability}); {text}"
+        return conflict("frameworks.release", text, source, f"leave {title} out")
     return conflict("frameworks.release", text, source, f"use {framework.name}={newest.version}")
+
+
+def _never_served(name: str, offers: Sequence[Offer], machine: Machine, log: Log) -> Card | None:
+    """Return the first card that not one of some offers has code for."""
+    for card in machine.cards:
+        reasons = (_card_reasons(name, offer, [card], machine.arch, log) for offer in offers)
+        if all(any(entry["rule"] == "frameworks.card" for entry in each) for each in reasons):
+            return card
+    return None
 
 
 # which Python ------------------------------------------------------------------------------------------
@@ -461,7 +590,11 @@ def _python(
     usable = [each for each in ([wish.python] if wish.python else there) if each in offer.pythons]
     if usable:
         return usable[0], []
-    who = f"python {wish.python}" if wish.python else f"the Python of this machine ({', '.join(there)})"
+    who = (
+        f"python {wish.python}"
+        if wish.python
+        else f"the Python of this machine ({', '.join(there) or 'none was found'})"
+    )
     name = f"{offer.title.split(' ', 1)[0]} {offer.version}"
     note = f" ({offer.python_note})" if offer.python_note else ""
     text = f"{name} has no wheels for {who}, only for {', '.join(offer.pythons)}{note}"
@@ -498,6 +631,12 @@ def _interpreters(machine: Machine, rules: Rules, asked: str | None = None) -> l
         *sorted(set(there) - {*newer, *more}, key=lambda each: (each != system, _newest_first(each))),
         *(each for each in _on_wish(asked, machine, rules) if each not in there),
     ]
+
+
+def asked_beyond(machine: Machine, wish: Wish, rules: Rules) -> list[str]:
+    """Return the Pythons that are asked for and that neither a machine nor the archive of its system has."""
+    asked = dict.fromkeys(each for each in (wish.python, *wish.pythons.values()) if each)
+    return [each for each in asked if each not in _interpreters(machine, rules, each)]
 
 
 def _on_wish(asked: str | None, machine: Machine, rules: Rules) -> list[str]:

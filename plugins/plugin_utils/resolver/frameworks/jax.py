@@ -83,12 +83,12 @@ def contents(offer: Offer, platform: Platform, wish: Wish, log: Log) -> Contents
             f"{plugin['pjrt']}=={plugin['version']}",
         ]
         spec = plugin["requires"].get("cudnn", "")
-        found["constraints"] = pins.constraints(plugin["requires"], major, platform.cards, platform.arch, log.rules)
+        found["constraints"] = pins.constraints(plugin["requires"], major, platform, log.rules)
         source = log.cite("jax", plugin)
         for card, row in _limited(offer, platform.cards, log.rules, confirmed=False):
             text = f"what is known of {offer.title} on the {card.name} is not confirmed: {row['text']}"
             log.warn("frameworks.unconfirmed", text, log.cite("jax", row))
-        found["cudnn"] = pins.explain_cudnn(offer.title, spec, major, platform.cards, platform.arch, source, log)
+        found["cudnn"] = pins.explain_cudnn(offer.title, spec, major, platform, source, log)
     return found
 
 

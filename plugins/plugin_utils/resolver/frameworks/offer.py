@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -44,11 +44,14 @@ class Offer:
 
 @dataclass(frozen=True)
 class Platform:
-    """What an environment is made for; python is the interpreter that was chosen for it."""
+    """What an environment is made for; python is the interpreter that was chosen for it. there: of distributions that the Python index
+    lacks as they were chosen, the versions that it has.
+    """
 
     cards: Sequence[Card]
     arch: str
     python: str
+    there: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 class Framework(Protocol):

@@ -62,10 +62,8 @@ def contents(offer: Offer, platform: Platform, wish: Wish, log: Log) -> Contents
         text = f"{offer.title} finds the CUDA of its environment after onnxruntime.preload_dlls()"
         log.decided("frameworks.preload", text, log.cite("onnxruntime", offer.row))
         found["requirements"] = [f"onnxruntime-gpu[{','.join(row['extras'])}]=={offer.version}"]
-        found["constraints"] = pins.constraints(row["requires"], major, platform.cards, platform.arch, log.rules)
-        found["cudnn"] = pins.explain_cudnn(
-            offer.title, row["requires"]["cudnn"], major, platform.cards, platform.arch, source, log
-        )
+        found["constraints"] = pins.constraints(row["requires"], major, platform, log.rules)
+        found["cudnn"] = pins.explain_cudnn(offer.title, row["requires"]["cudnn"], major, platform, source, log)
     return found
 
 

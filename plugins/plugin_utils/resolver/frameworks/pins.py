@@ -17,7 +17,7 @@ from ...wish import specifiers
 from .. import cudnn, targets
 from ..log import Entry, Log, conflict
 from ..machine import Card
-from .offer import Offer
+from .offer import Offer, Platform
 
 Requires = Mapping[str, str]
 
@@ -26,13 +26,17 @@ _WITH_SUFFIX = {"cudnn": "nvidia-cudnn", "nccl": "nvidia-nccl"}
 _PARTS = {"runtime": "nvidia-cuda-runtime", "nvcc": "nvidia-cuda-nvcc"}
 
 
-def constraints(requires: Requires, major: str, cards: Sequence[Card], arch: str, rules: Rules) -> list[str]:
+def sealed_of(path: str, distribution: str) -> str:
+    """Return what says, among the versions that are known to be there, which one an environment was sealed with."""
+    return f"{path} {distribution}"
+
+
+def constraints(requires: Requires, major: str, platform: Platform, rules: Rules) -> list[str]:
     """Return the constraints for what a framework requires of NVIDIA's packages for a CUDA major version."""
-    found = []
-    pinned = {"cudnn": cudnn_of, "nccl": nccl_of}
+    found, cards = [], platform.cards
     for name, package in _WITH_SUFFIX.items():
         if name in requires:
-            version = pinned[name](requires[name], major, cards, arch, rules)
+            version = _pinned(name, requires[name], major, platform, rules)
             rest = f"=={version}" if version else _closed(requires[name])
             found.append(f"{package}-cu{major}{rest}")
     for name, package in _PARTS.items():
@@ -41,6 +45,16 @@ def constraints(requires: Requires, major: str, cards: Sequence[Card], arch: str
             floor = _compiler_floor(major, cards, rules) if name == "nvcc" else None
             found.append(f"{package}{suffix}{_within(requires[name], major, floor)}")
     return found
+
+
+def _pinned(name: str, spec: str, major: str, platform: Platform, rules: Rules) -> str | None:
+    """Return the newest version of a library that is known for a range, and that the Python index has, as far as that was asked. Where it
+    has none of these, it is the newest that is known.
+    """
+    of = {"cudnn": cudnn_of, "nccl": nccl_of}[name]
+    there = platform.there.get(f"{_WITH_SUFFIX[name]}-cu{major}")
+    found = of(spec, major, platform.cards, platform.arch, rules, tuple(there)) if there else None
+    return found or of(spec, major, platform.cards, platform.arch, rules)
 
 
 def open_range(offer: Offer, distribution: str) -> str | None:
@@ -69,20 +83,26 @@ def toolkit(major: str, cards: Sequence[Card], rules: Rules) -> str:
     return f"cuda-toolkit{floor}<{int(major) + 1}"
 
 
-def cudnn_of(spec: str, major: str, cards: Sequence[Card], arch: str, rules: Rules) -> str | None:
-    """Return the newest cuDNN of a range that serves the CUDA major version and every card; None where none does."""
-    return _cudnn_of(spec, major, frozenset(_capabilities(cards)), arch, rules)
+def cudnn_of(
+    spec: str, major: str, cards: Sequence[Card], arch: str, rules: Rules, there: tuple[str, ...] | None = None
+) -> str | None:
+    """Return the newest cuDNN of a range that serves the CUDA major version and every card; None where none does. there: the versions that
+    it may be.
+    """
+    return _cudnn_of(spec, major, frozenset(_capabilities(cards)), arch, there, rules)
 
 
 @remembered
-def _cudnn_of(spec: str, major: str, capabilities: frozenset[str], arch: str, rules: Rules) -> str | None:
+def _cudnn_of(
+    spec: str, major: str, capabilities: frozenset[str], arch: str, there: tuple[str, ...] | None, rules: Rules
+) -> str | None:
     ceilings = cudnn.limits(capabilities, [major], rules["cudnn"]["ceilings"])
     floors = [row for row in rules["cudnn"]["floors"] if _needs(row, major, capabilities)]
     for row in reversed(rules["cudnn"]["versions"]):
         version = row["version"]
         if row.get("yanked") or ".post" in version or major not in row["cuda_majors"] or arch not in row["arch"]:
             continue
-        if not specifiers.matches(version, spec):
+        if not specifiers.matches(version, spec) or (there is not None and version not in there):
             continue
         if all(numeric_version.at_least(each["last"], version) for each in ceilings) and all(
             numeric_version.at_least(version, each["first"]) for each in floors
@@ -91,25 +111,29 @@ def _cudnn_of(spec: str, major: str, capabilities: frozenset[str], arch: str, ru
     return None
 
 
-def nccl_of(spec: str, major: str, cards: Sequence[Card], arch: str, rules: Rules) -> str | None:
+def nccl_of(
+    spec: str, major: str, cards: Sequence[Card], arch: str, rules: Rules, there: tuple[str, ...] | None = None
+) -> str | None:
     """Return the newest NCCL of a range for the CUDA major version and the architecture; None where none is known."""
     del cards
     for row in reversed(rules["libraries"]["nccl"]):
+        if there is not None and row["version"] not in there:
+            continue
         if arch in row["variants"].get(f"cu{major}", ()) and specifiers.matches(row["version"], spec):
             return str(row["version"])
     return None
 
 
-def explain_cudnn(
-    title: str, spec: str, major: str, cards: Sequence[Card], arch: str, source: str, log: Log
-) -> str | None:
+def explain_cudnn(title: str, spec: str, major: str, platform: Platform, source: str, log: Log) -> str | None:
     """Return the cuDNN that a framework's range is pinned to, and remember why it is that one."""
-    version = cudnn_of(spec, major, cards, arch, log.rules)
+    version = _pinned("cudnn", spec, major, platform, log.rules)
     if specifiers.is_pin(spec) or version is None:
         return version
-    capabilities = _capabilities(cards)
+    capabilities = _capabilities(platform.cards)
     last = next((row for row in cudnn.limits(capabilities, [major], log.rules["cudnn"]["ceilings"])), None)
     why = ", the last that serves every card" if last else ""
+    if version != cudnn_of(spec, major, platform.cards, platform.arch, log.rules):
+        why = ", the newest that is known and that the Python index has"
     text = f"cuDNN is pinned to {version}{why}: {title} leaves it open ({spec})"
     log.decided("frameworks.cudnn", text, log.cite("cudnn", last) if last else source)
     return version

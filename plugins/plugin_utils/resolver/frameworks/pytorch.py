@@ -152,6 +152,11 @@ def _partners(offer: Offer, python: str, log: Log) -> list[str]:
     return pins
 
 
+def partner_of(package: str, version: str, rules: Rules) -> list[str]:
+    """Return the releases of torch that a release of a partner was made for; none of any other package."""
+    return [row["version"] for row in rules["pytorch"]["releases"] if row.get(package) == version]
+
+
 def _lacking(package: str, version: str, variant: str, python: str, log: Log) -> tuple[str, Row] | None:
     """Return what a partner has no wheels for, with the row that says so; None where it has them."""
     tables = log.rules["pytorch"]

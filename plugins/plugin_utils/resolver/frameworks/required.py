@@ -82,7 +82,12 @@ def as_constraint(text: str) -> str:
 
 def is_limit(text: str) -> bool:
     """Say whether a requirement says which versions will do."""
-    return bool(str(_parsed(text).specifier))
+    return bool(specifier(text))
+
+
+def specifier(text: str) -> str:
+    """Return which versions a requirement allows; "" for all."""
+    return str(_parsed(text).specifier)
 
 
 def exact(text: str) -> str | None:
@@ -154,7 +159,8 @@ def _variables(python: str, arch: str) -> Mapping[str, str]:
     }
 
 
-@lru_cache(maxsize=4096)
+# As many as a project may have.
+@lru_cache(maxsize=16384)
 def _parsed(text: str) -> Parsed:
     from packaging.requirements import Requirement as Parsed
 

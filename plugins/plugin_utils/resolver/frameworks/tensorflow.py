@@ -64,10 +64,8 @@ def contents(offer: Offer, platform: Platform, wish: Wish, log: Log) -> Contents
     constraints, pinned = [], None
     if offer.cuda:
         spec, major = row["requires"].get("cudnn", ""), row["cuda_major"]
-        constraints = pins.constraints(row["requires"], major, platform.cards, platform.arch, log.rules)
-        pinned = pins.explain_cudnn(
-            offer.title, spec, major, platform.cards, platform.arch, log.cite("tensorflow", row), log
-        )
+        constraints = pins.constraints(row["requires"], major, platform, log.rules)
+        pinned = pins.explain_cudnn(offer.title, spec, major, platform, log.cite("tensorflow", row), log)
     found: Contents = {
         "requirements": [f"tensorflow{extra}=={offer.version}"],
         "constraints": [*constraints, *_numpy(row)],

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from ...model.monitoring_exporters import CardExporter, Dcgm, Exporter, MonitoringExporters, NodeExporter
 from ...rules import Row
 from ...wish import Wish
-from ...wish.monitoring_exporters import ANY, DCGM, FIREWALL, SMI, MonitoringSettings
+from ...wish.monitoring_exporters import DCGM, FIREWALL, SMI, MonitoringSettings
+from ...wish.reading import ANY
 from .. import firewall, listeners
 from ..log import DESIGN, Entry, Log, Unresolved, conflict
 from ..machine import Machine

@@ -8,6 +8,7 @@ import ipaddress
 import re
 from collections.abc import Iterator, Sequence
 
+from ansible_collections.gpuwright.node.plugins.module_utils.base import words
 from ansible_collections.gpuwright.node.plugins.module_utils.observe.monitoring_server import (
     ALERTMANAGER,
     DASHBOARDS,
@@ -112,8 +113,9 @@ def _tell(settings: ServerSettings, fleet: Sequence[Exporters], targets: Sequenc
     log.decided(
         "monitoring-server",
         f"Prometheus listens on {listeners.place(address, settings['port'])}, Alertmanager on "
-        f"{listeners.place(address, settings['alerts_port'])}; {len(targets)} exporters are asked; metrics are kept for {days} days, at "
-        f"most {size}, and stay where the server is removed; {_seen(address, settings['grafana'])}",
+        f"{listeners.place(address, settings['alerts_port'])}; {words.count(len(targets), 'exporters', 'are')} asked; "
+        f"metrics are kept for {words.count(days, 'days')}, at most {size}, and stay where the server is removed; "
+        f"{_seen(address, settings['grafana'])}",
         _ARCHIVE,
     )
     unreachable = [each.host for each in fleet if each.address is None]

@@ -1,0 +1,217 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Judge what is around a driver: what programs find of it, what builds it, what is between its cards, and how names are found."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, numeric_version
+
+from ..components.view import View
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import DeviceNode, FoundLibrary
+
+#: Machines whose device nodes are their own driver's to make.
+_OWN_NODES = ("bare", "vm")
+#: PCI class of cards without a display output: those of data centres. They alone speak to each other over PCIe.
+_CONTROLLER_3D = "0302"
+_NODES_REMEDY = (
+    "sudo nvidia-modprobe -c N -u makes it (N: the number of the card); nvidia-persistenced does at each boot"
+)
+
+_UVM_REMEDY = (
+    "install nvidia-modprobe; or sudo modprobe nvidia-uvm now, and at each boot by a line nvidia-uvm in "
+    "/etc/modules-load.d/nvidia-uvm.conf"
+)
+
+
+def judge_cards(view: View) -> list[Check]:
+    """What is around the cards of this machine."""
+    return [_library(view), _nodes(view), *_compiler(view), *_peers(view)]
+
+
+# What programs find
+
+
+def _library(view: View) -> Check:
+    """The libcuda.so.1 that programs get is the driver's own."""
+    name, found = "driver.libcuda", view.get("driver.loader")
+    own = view.get("driver.user_version") or view.get("driver.loaded_version")
+    if not found:
+        return checks.skipped(name, "the loader knows no libcuda.so.1")
+    first: FoundLibrary = found[0]
+    rest: checks.Rest = {"measured": first["path"], "expected": own}
+    wrong = _foreign(first, own, contained=view.environment == "container")
+    return checks.judged(
+        name,
+        wrong is None,
+        reason=f"programs load {first['path']} before the driver's library: {wrong}" if wrong else None,
+        action="configure",
+        remedy="take its directory out of LD_LIBRARY_PATH (/etc/environment, /etc/profile.d) and out of /etc/ld.so.conf.d, or remove "
+        "that copy; then ldconfig, and log in again",
+        **rest,
+    )
+
+
+def _foreign(library: FoundLibrary, own: str | None, *, contained: bool) -> str | None:
+    """Why a library is none to compute with; None where it is the driver's."""
+    if "/stubs/" in library["path"] or "/stubs/" in library["file"]:
+        return "a stub, to link programs with, finds no card"
+    version = library["version"]
+    if not version or not own or version == own or (contained and "/compat/" in library["file"]):
+        return None
+    return f"it is of {version}, and the driver is {own}"
+
+
+def _nodes(view: View) -> Check:
+    """Every card has its device node, which users may open."""
+    name = "driver.nodes"
+    cards = (view.get("smi.data") or {}).get("gpus") or ()
+    numbers = [card["minor_number"] for card in cards if card.get("minor_number") is not None]
+    if view.environment not in _OWN_NODES or not numbers or view.get("driver.nodes") is None:
+        return checks.skipped(name, "no driver with device nodes runs here")
+    found: dict[str, DeviceNode] = {node["path"]: node for node in view.get("driver.nodes")}
+    wanted = ["/dev/nvidiactl", *(f"/dev/nvidia{number}" for number in sorted(numbers))]
+    lost = [path for path in wanted if path not in found]
+    if lost:
+        reason = f"there is no {', '.join(lost)}: programs do not open what nvidia-smi shows"
+        return checks.failed(name, measured=lost, reason=reason, action="configure", remedy=_NODES_REMEDY)
+    files = [path for path, node in found.items() if not node["device"]]
+    if files:
+        reason = f"{', '.join(files)} is no device: something made a file in its place"
+        remedy = f"remove it; {_NODES_REMEDY}"
+        return checks.failed(name, measured=files, reason=reason, action="configure", remedy=remedy)
+    closed = [path for path, node in found.items() if not _open(node)]
+    if not closed and _lacks_unified_memory(view):
+        reason = (
+            "nvidia-uvm is not loaded, and there is no nvidia-modprobe that loads it for programs of users: CUDA fails "
+            "with an unknown error"
+        )
+        return checks.failed(name, measured=["/dev/nvidia-uvm"], reason=reason, action="configure", remedy=_UVM_REMEDY)
+    return checks.judged(
+        name,
+        not closed,
+        "warning",
+        measured=closed or None,
+        reason=f"only root may open {', '.join(closed)}" if closed else None,
+        action="configure",
+        remedy="take NVreg_DeviceFileMode and NVreg_ModifyDeviceFiles out of /etc/modprobe.d, and what udev's rules say of these nodes; "
+        "then load the driver again or reboot",
+    )
+
+
+def _lacks_unified_memory(view: View) -> bool:
+    """Whether CUDA of a user finds no /dev/nvidia-uvm, and nothing makes it for him."""
+    return "nvidia_uvm" not in (view.get("kernel.loaded") or {}) and view.get("driver.makes_nodes") is False
+
+
+def _open(node: DeviceNode) -> bool:
+    """Whether users may open it: all, or those of a group."""
+    return node["mode"] & 0o006 == 0o006 or (node["group"] != 0 and node["mode"] & 0o060 == 0o060)
+
+
+# What builds it
+
+
+def _compiler(view: View) -> Iterator[Check]:
+    """The compiler that builds the module knows the options that the kernel was built with."""
+    built_with, there = view.get("kernel.compiler.built_with"), view.get("kernel.compiler.available")
+    family, _space, version = str(built_with or "").partition(" ")
+    # DKMS brings a compiler: where none is seen, it has another name.
+    if not (view.get("dkms.kernels") or view.get("dkms.failed")) or family != "gcc" or not version or there is None:
+        return
+    old = int(numeric_version.major(there)) < int(numeric_version.major(version))
+    reason = f"kernel {view.get('kernel.next')} was built with {built_with}, and the compiler here is gcc {there}"
+    yield checks.judged(
+        "driver.compiler",
+        not old,
+        "warning",
+        measured=f"gcc {there}",
+        expected=built_with,
+        reason=f"{reason}: DKMS does not build the module for it" if old else None,
+        action="install",
+        remedy=f"install gcc-{numeric_version.major(version)}, which DKMS takes where it is there",
+    )
+
+
+# What is between the cards
+
+
+def _peers(view: View) -> Iterator[Check]:
+    """What the cards of a machine say to each other over PCIe takes the short way."""
+    cards = [card for card in view.gpus if card.get("class") == _CONTROLLER_3D]
+    peers = view.get("pci.peers")
+    # Who hands cards to virtual machines needs both.
+    if len(cards) < 2 or view.environment != "bare" or view.get("pci.reserved") or not peers:
+        return
+    told, remedies = [], []
+    if peers["redirecting"]:
+        bridges = ", ".join(peers["redirecting"][:4])
+        told.append(f"bridges send it through the processor (ACS: {bridges})")
+        remedies.append("switch ACS off in the firmware (BIOS)")
+    linked = view.get("pci.nvswitches") or view.get("pci.nvlink5")
+    if not linked and any(kind.startswith("DMA") for kind in peers["iommu"]):
+        told.append(f"the IOMMU translates it ({', '.join(peers['iommu'])})")
+        words = str(view.get("boot.cmdline") or "")
+        said = " in place of what it says of it now" if "iommu" in words else ""
+        remedies.append(f"put iommu=pt on the kernel's command line{said}, or switch the IOMMU off in the firmware")
+    yield checks.judged(
+        "pcie.peers",
+        not told,
+        "warning",
+        measured=peers["redirecting"] + peers["iommu"] if told else None,
+        reason=f"what one card says to another over PCIe is slow or hangs (P2P, NCCL): {'; '.join(told)}"
+        if told
+        else None,
+        action="configure",
+        remedy=f"{'; '.join(remedies)}; then reboot" if remedies else None,
+    )
+
+
+# How names are found
+
+
+def judge_names(view: View) -> list[Check]:
+    """The package sources can be found by their names."""
+    names = view.get("names")
+    if not names:
+        return []
+    unknown = sorted(_sources(view) - set(names["hosts"]))
+    if not names["problem"] or not unknown:
+        return [checks.passed("host.names", "warning", measured=names["servers"])]
+    return [
+        checks.failed(
+            "host.names",
+            "warning",
+            measured=names["servers"],
+            reason=f"nothing tells where {', '.join(unknown[:3])} is (DNS): {names['problem']}",
+            action="configure",
+            remedy="systemctl enable --now systemd-resolved where /etc/resolv.conf leads to it; else put a line 'nameserver ADDRESS' there",
+        )
+    ]
+
+
+def _sources(view: View) -> set[str]:
+    """The hosts that packages come from, those that are named."""
+    rows = [row for row in view.get("packages.sources") or () if row["enabled"]]
+    found = (urlsplit(uri) for row in rows for uri in row["uris"])
+    return {
+        each.hostname
+        for each in found
+        if each.scheme in ("http", "https") and each.hostname and not _address(each.hostname)
+    }
+
+
+def _address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return host == "localhost"
+    return True

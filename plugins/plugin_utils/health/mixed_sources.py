@@ -1,0 +1,111 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Judge package sources that do not go together: NVIDIA's of two systems, and the driver of two packagers.
+
+The package manager takes the newest of each package, whoever has it: what is of two builds does not fit together.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
+
+from ..components.view import View
+from . import hidden
+
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import PackageSource
+
+#: The system in the address of a repository of NVIDIA's, on the network or unpacked by a local installer: `cuda/repos/debian12/x86_64`,
+#: `cuda-repo-ubuntu2204-12-4-local`.
+_SYSTEM = re.compile(r"/(?:cuda/repos/|cuda-repo-|nvidia-driver-local-repo-)([a-z]+[0-9]+)(?![a-z0-9])")
+#: Other packagers of the driver by the ids of their repositories of dnf. They name packages as NVIDIA does (nvidia-settings,
+#: nvidia-modprobe, nvidia-driver): https://github.com/negativo17/nvidia-driver/issues/162 (2024-09-12),
+#: https://pastebin.com/2aDtRcm5 (2025-05-24).
+#: On Red Hat's systems NVIDIA's driver is a module, which who takes RPM Fusion's switches off: there it is not told.
+_PACKAGERS = (
+    ("negativo17", re.compile(r"(?:epel|fedora)-(?:nvidia|multimedia)"), None),
+    ("RPM Fusion", re.compile(r"rpmfusion-nonfree(?:-updates|-nvidia-driver)?"), "fedora"),
+)
+#: Packages of a driver: who leaves one of them out leaves out the driver.
+_DRIVER = ("nvidia-driver", "xorg-x11-drv-nvidia", "nvidia-modprobe")
+_ID = "packages.mixed"
+
+
+def judge_mixed(view: View) -> list[Check]:
+    """Sources that are enabled together are for one system, and bring one driver."""
+    rows: list[PackageSource] = [row for row in view.get("packages.sources") or () if row["enabled"]]
+    of_nvidia = [(name, row) for row in rows for name in _systems(row)]
+    if not of_nvidia:
+        return []
+    told = [*_of_two_systems(view, of_nvidia), *_of_two_packagers(view, of_nvidia, rows)]
+    return told or [checks.passed(_ID, "warning")]
+
+
+def _systems(row: PackageSource) -> set[str]:
+    """The systems that a source of NVIDIA's is for, in its own words; empty for a source of somebody else."""
+    return {found[1] for uri in row["uris"] for found in [_SYSTEM.search(f"{uri}/")] if found}
+
+
+def _of_two_systems(view: View, of_nvidia: list[tuple[str, PackageSource]]) -> Iterator[Check]:
+    names = sorted({name for name, _row in of_nvidia})
+    if len(names) == 1:
+        return
+    own = _own(view)
+    wrong = sorted(
+        {row["file"] for name, row in of_nvidia if name != own}
+        if own in names
+        else {row["file"] for _name, row in of_nvidia}
+    )
+    yield checks.failed(
+        _ID,
+        "warning",
+        measured=wrong,
+        reason=f"{', '.join(wrong)}: NVIDIA's packages for {' and '.join(names)} come together"
+        + (f", and this is {own}" if own in names else ""),
+        action="configure",
+        remedy="remove that file, or the package that brought it (a local repository, an old package of the key)"
+        if own in names
+        else "remove all of them but the one for the release that this system is made of",
+    )
+
+
+def _own(view: View) -> str:
+    """This system as NVIDIA names it: `debian12`, `ubuntu2404`, `rhel9`, `fedora43`."""
+    name, version = str(view.get("os.id")), str(view.get("os.version") or "")
+    if view.get("os.family") == "redhat" and name not in ("fedora", "amzn"):
+        return f"rhel{version.partition('.')[0]}"
+    return name + version.replace(".", "")
+
+
+def _of_two_packagers(
+    view: View, of_nvidia: list[tuple[str, PackageSource]], rows: list[PackageSource]
+) -> Iterator[Check]:
+    own = {row.get("name") for _name, row in of_nvidia}
+    if all(_leaves_out(view, name) for name in own):
+        return
+    for packager, ids, system in _PACKAGERS:
+        if system not in (None, view.get("os.id")):
+            continue
+        found = sorted({str(row.get("name")) for row in rows if ids.fullmatch(row.get("name") or "")})
+        if not found or all(_leaves_out(view, name) for name in found):
+            continue
+        yield checks.failed(
+            _ID,
+            "warning",
+            measured=found,
+            reason=f"{', '.join(found)} of {packager} has the driver too, beside NVIDIA's repository: dnf mixes packages of both, and "
+            "files of them are the same",
+            action="configure",
+            remedy="leave one of them with the driver: enabled=0 in the file of the other (/etc/yum.repos.d), or excludepkgs=*nvidia*",
+        )
+
+
+def _leaves_out(view: View, source: str | None) -> bool:
+    """Whether a repository brings no driver here, as an exclusion of dnf has it."""
+    rules = [row for row in view.get("packages.hides") or () if row["source"] == source]
+    return any(hidden.keeps_out(row, name) for row in rules for name in _DRIVER)

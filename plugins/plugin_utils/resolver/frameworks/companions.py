@@ -1,0 +1,321 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What people use beside the frameworks: which release runs here and goes with what is chosen.
+
+The facts are those of compat/companions.yaml, for a wish by name and for the lines of a project alike. What is not known there is left to
+the installer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
+from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import ABOUT
+
+from ...model.wish import Requirement
+from ...rules import Row, Rules, companions
+from ...rules.companions import Need
+from ...wish import specifiers
+from ..log import Entry, Log, conflict
+from ..machine import Card
+from . import pytorch, required
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+RULE = "frameworks.companions"
+
+# What cannot be installed from the Python index at all, or is something else there.
+_NOT_TO_HAVE = ("stub", "other", "nothing")
+# Pythons that a range may mean: what none of them is in has no wheels at all, what the last is in has no end.
+_PYTHONS = [f"3.{minor}" for minor in range(6, 30)]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where something is to run. ``cards``: none for the processor; ``cuda``: the CUDA of the framework there; ``wheels``: whether those of
+    the Python index are taken, of which it is known for what they are made.
+    """
+
+    cards: Sequence[Card]
+    arch: str
+    os: str
+    glibc: str | None
+    python: str | None
+    cuda: str | None = None
+    wheels: bool = True
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Why a release does not run somewhere, as the end of a sentence about it. ``other``: the requirement that it needs instead of what is
+    there; ``installs``: it is installed all the same, and computes on the processor.
+    """
+
+    text: str
+    row: Row
+    other: str = ""
+    installs: bool = False
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The release of a distribution that is the best one somewhere, with what is against it. ``asked``: whether no other one is wished."""
+
+    name: str
+    version: str
+    faults: Sequence[Fault]
+    asked: bool
+
+
+def known(requirements: Iterable[Requirement], rules: Rules) -> tuple[Requirement, ...]:
+    """Return the requirements of which more is known than their names."""
+    return tuple(each for each in requirements if _is_known(required.name(each.text), rules))
+
+
+def _is_known(name: str, rules: Rules) -> bool:
+    return bool(companions.of(name, rules) or companions.versions(name, rules))
+
+
+def choose(text: str, place: Place, beside: Sequence[Requirement], rules: Rules) -> Chosen | None:
+    """Return the newest release that a requirement allows and that runs beside others, or the newest one with what is against it; None
+    where nothing is known of what it allows.
+    """
+    name, exact = required.name(text), required.exact(text)
+    if exact:
+        found = list(faults(name, exact, place, beside, rules))
+        return Chosen(name, exact, found, asked=True) if found or _judged(name, exact, rules) else None
+    spec = required.specifier(text)
+    several = [each for each in _releases(name, rules) if specifiers.matches(each, spec)]
+    tried = (Chosen(name, each, list(faults(name, each, place, beside, rules)), asked=False) for each in several)
+    first: Chosen | None = None
+    for each in tried:
+        if not each.faults:
+            return each
+        first = first or each
+    return first
+
+
+def _releases(name: str, rules: Rules) -> list[str]:
+    """Return the releases that may be the best one, the newest first: those of which something is known, and the newest wheels."""
+    found, row = companions.versions(name, rules), companions.of(name, rules)
+    newest = row["newest"] if row and row["name"] == name and row["there"] == "wheels" else None
+    beyond = newest and (not found or companions.key(newest) > companions.key(found[0]))
+    return [newest, *found] if newest and beyond else list(found)
+
+
+def _judged(name: str, version: str, rules: Rules) -> bool:
+    return bool(companions.spans(name, version, rules) or _needs(name, version, rules))
+
+
+def faults(name: str, version: str, place: Place, beside: Sequence[Requirement], rules: Rules) -> Iterator[Fault]:
+    """Yield what is against a release: what it goes with is not there, or its wheels are for other machines."""
+    for row in companions.spans(name, version, rules):
+        yield from (Fault(_why(text, row), row) for text in _of_machine(row, place))
+        if place.wheels and place.cards and place.arch in row.get("processor", ()):
+            text = (
+                f"computes on the processor alone on {place.arch}, and is built from its source where it takes the card"
+            )
+            yield Fault(_why(text, row), row, installs=True)
+        lacking = [each for each in row.get("loads", ()) if place.cuda and not _is_there(each, place.cuda, beside)]
+        if lacking:
+            text = f"loads {' and '.join(lacking)}, beside CUDA {numeric_version.major(place.cuda or '')}"
+            yield Fault(_why(text, row), row, lacking[0])
+    for need in _needs(name, version, rules):
+        other = next((each for each in beside if _differ(need.text, each.text)), None)
+        if other:
+            yield Fault(_why(f"is for {_words(need.text)}, not for {_there(other)}", need.row), need.row, need.text)
+
+
+def _needs(name: str, version: str, rules: Rules) -> Sequence[Need]:
+    """Return what a release goes with; of torchvision and torchaudio the table of PyTorch says it."""
+    row = companions.of(name, rules)
+    made_for = pytorch.partner_of(name, version, rules)
+    if not made_for or row is None:
+        return companions.needs(name, version, rules)
+    first, last = min(made_for, key=companions.key), max(made_for, key=companions.key)
+    return [Need(f"torch=={first}" if first == last else f"torch>={first},<={last}", unsaid=False, row=row)]
+
+
+def _is_there(library: str, cuda: str, beside: Sequence[Requirement]) -> bool:
+    """Say whether a library of CUDA is in an environment: a framework of its CUDA brings it, or it is named."""
+    return library.endswith(f"-cu{numeric_version.major(cuda)}") or library in {
+        required.name(each.text) for each in beside
+    }
+
+
+def _differ(need: str, other: str) -> bool:
+    return required.name(need) == required.name(other) and not required.agree(need, other)
+
+
+def _of_machine(row: Row, place: Place) -> Iterator[str]:
+    if place.wheels:
+        python, arches = row.get("python"), row.get("arch")
+        if python and place.python and not specifiers.matches(place.python, python):
+            yield f"is for Python {_pythons(python)}, not for {place.python}"
+        if arches and place.arch not in arches:
+            yield f"has no wheels for {place.arch}"
+        if row.get("glibc") and place.glibc and not numeric_version.at_least(place.glibc, row["glibc"]):
+            yield f"is made for glibc {row['glibc']} or newer, {place.os} has {place.glibc}"
+    lowest, highest = row.get("cards", (None, None))
+    for card in place.cards:
+        capability = card.compute_capability
+        if capability and lowest and not numeric_version.at_least(capability, lowest):
+            yield f"begins with compute capability {lowest}, the {card.name} has {capability}"
+        if capability and highest and not numeric_version.at_least(highest, capability):
+            yield f"has no code for the {card.name} (compute capability {capability})"
+
+
+def _why(text: str, row: Row) -> str:
+    return f"{text} ({row['text']})" if row.get("text") else text
+
+
+def _words(need: str) -> str:
+    """Return a requirement as a person says it: torch 2.5.1, torch 2.9, torch >=2.4,<2.9."""
+    name = required.name(need)
+    spec = need.removeprefix(name)
+    return f"{name} {spec if ',' in spec else spec.removeprefix('==').removesuffix('.*')}"
+
+
+def _there(other: Requirement) -> str:
+    exact = required.exact(other.text) or required.specifier(other.text)
+    exact = exact.partition("+")[0]
+    return exact if other.origin.startswith(f"{required.name(other.text)} ") else f"the {exact} of {other.origin}"
+
+
+def _pythons(spec: str) -> str:
+    """Return the Pythons of a range in words: 3.7 to 3.11, 3.10 and newer, 3.12."""
+    found = [each for each in _PYTHONS if specifiers.matches(each, spec)]
+    if found[-1] == _PYTHONS[-1]:
+        return f"{found[0]} and newer"
+    return found[0] if len(found) == 1 else f"{found[0]} {'and' if len(found) == 2 else 'to'} {found[-1]}"
+
+
+# the lines of a project -------------------------------------------------------------------------------------
+
+
+def clashes(
+    lines: Sequence[Requirement], place: Place, held: Sequence[Requirement], others: Sequence[Requirement], log: Log
+) -> Iterator[Entry]:
+    """Yield why lines of a project do not go with what is beside them, each by the best release that it allows. ``held``: what the
+    framework there holds, whose own names are judged elsewhere.
+    """
+    beside, own = [*held, *others], {required.name(each.text) for each in held}
+    for line in [each for each in lines if required.name(each.text) not in own]:
+        row = companions.of(required.name(line.text), log.rules)
+        if row and row["there"] in _NOT_TO_HAVE and place.wheels:
+            text = f"{line.origin} asks for {line.text}: {_said(line, row)}"
+            yield conflict(RULE, text, log.cite("companions", row), _by_itself(line, row))
+        if row and row["there"] in (*_NOT_TO_HAVE, "source"):
+            # What is built by hand, or had elsewhere, is not bound by what its makers have.
+            continue
+        chosen = choose(line.text, place, [each for each in beside if each != line], log.rules)
+        against = [each for each in chosen.faults if not each.installs] if chosen else []
+        if chosen and against:
+            said = "; ".join(each.text for each in against)
+            better = choose(chosen.name, place, [each for each in beside if each != line], log.rules)
+            fits = f"; {better.name} {better.version} goes there" if better and not better.faults else ""
+            note = f"; {row['note']}" if row and row.get("note") and not fits else ""
+            text = f"{line.origin} asks for {line.text}: {chosen.name} {chosen.version} {said}{fits}{note}"
+            yield conflict(RULE, text, log.cite("companions", against[0].row), _instead(chosen, better, line))
+
+
+def _instead(chosen: Chosen, better: Chosen | None, line: Requirement) -> str:
+    """Return what helps: a release that does go with what is there, else what it needs."""
+    if better and not better.faults:
+        return f"name {better.name}=={better.version} in {line.origin}"
+    other = next((each.other for each in chosen.faults if each.other), "")
+    return f"name {other} beside it" if other else "leave the line out, or give it an environment of its own"
+
+
+def constraints(lines: Sequence[Requirement], place: Place, beside: Sequence[Requirement], rules: Rules) -> list[str]:
+    """Return what holds an environment to releases that go together where their metadata does not say so, and pip takes others."""
+    found: list[str] = []
+    there = {required.name(each.text) for each in beside}
+    for line in lines:
+        row = companions.of(required.name(line.text), rules)
+        chosen = None if row and row["there"] == "source" else choose(line.text, place, beside, rules)
+        needs = companions.needs(chosen.name, chosen.version, rules) if chosen and not chosen.faults else ()
+        unsaid = [each.text for each in needs if each.unsaid]
+        if chosen and unsaid:
+            found += [each for each in unsaid if required.name(each) not in there]
+            newest = companions.versions(chosen.name, rules)[0]
+            found += [f"{chosen.name}<={chosen.version}"] if not chosen.asked and chosen.version != newest else []
+    return list(dict.fromkeys(found))
+
+
+def notices(line: Requirement, path: str, place: Place, rules: Rules) -> Iterator[tuple[str, Row]]:
+    """Yield what a person has to know of a line of a project that is no hindrance, with what is cited. ``path``: of its environment."""
+    name = required.name(line.text)
+    row = companions.of(name, rules)
+    lead = f"{line.origin} asks for {line.text}"
+    if row and place.wheels and row["there"] == "source":
+        own = "Put a wheel of it on an index that you name in gpuwright_mirrors ({pypi: URL})"
+        later = f"leave the line out and install it into {path} when that is there{_from_makers(row)}"
+        yield f"{lead}: {index_has(name, row)}. {own}, or {later}", row
+    elif row and place.wheels and row["there"] in ("processor", "ended"):
+        yield f"{lead}: {index_has(name, row)}. {_capital(_by_itself(line, row))}", row
+    chosen = choose(line.text, place, (), rules)
+    for fault in chosen.faults if chosen else ():
+        if fault.installs:
+            yield f"{lead}: {name} {chosen.version if chosen else ''} {fault.text}", fault.row
+
+
+def _from_makers(row: Row) -> str:
+    makers = row.get("makers", {})
+    page = makers.get("page") or makers.get("links")
+    return f"; wheels of its makers: {page}" if page else ""
+
+
+def _said(line: Requirement, row: Row) -> str:
+    return _filled(index_has(required.name(line.text), row), line)
+
+
+def _by_itself(line: Requirement, row: Row) -> str:
+    """Return what a person does about a line that the index does not serve."""
+    makers = row.get("makers", {})
+    if row.get("instead"):
+        return _filled(row["instead"], line)
+    how = (
+        f"pip install --no-build-isolation '{makers['git']}'"
+        if "git" in makers
+        else f"pip install -f {makers.get('links')}"
+    )
+    return (
+        f"leave the line out, and install it beside PyTorch when that is there: {how}"
+        if makers
+        else "leave the line out"
+    )
+
+
+def _filled(text: str, line: Requirement) -> str:
+    name = required.name(line.text)
+    return text.replace("{plain}", name.rpartition("-cu")[0] or name).replace("{name}", name)
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+# what the index has of it -----------------------------------------------------------------------------------
+
+
+def index_has(name: str, row: Row) -> str:
+    """Return what the Python index has of a distribution, as a sentence."""
+    newest = f" ({row['newest']})" if row["newest"] else ""
+    beside = ABOUT[row["beside"]].title if row["beside"] else "any framework"
+    said: Mapping[str, str] = {
+        "wheels": f"{name} goes beside {beside}",
+        "source": f"the Python index has {name} as a source alone{newest}, which is not built here",
+        "processor": f"the wheels of {name} on the Python index{newest} have no CUDA in them",
+        "stub": f"what the Python index has of {name}{newest} does not install it",
+        "other": f"the {name} of the Python index is another program{newest}",
+        "nothing": f"the Python index has no {name} for Linux",
+        "brought": f"{name} comes with {beside if row['beside'] else 'the frameworks'}",
+        "ended": f"{name} has ended{newest}",
+    }
+    text = said[row["there"]]
+    return f"{text}; {row['note']}" if row.get("note") else text

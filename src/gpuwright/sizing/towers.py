@@ -1,0 +1,57 @@
+"""What a model sees and hears with: transformers whose result goes into the text. Counted about, they are small beside it."""
+
+from __future__ import annotations
+
+Config = dict[str, object]
+
+_HIDDEN = ("embed_dim", "vt_hidden_size", "hidden_size", "d_model", "width")
+_LAYERS = ("depth", "num_hidden_layers", "encoder_layers", "vt_num_hidden_layers", "layers")
+_INTERMEDIATE = ("intermediate_size", "encoder_ffn_dim", "vt_intermediate_size", "mlp_dim")
+#: No tower is wider or deeper.
+_MOST = 100_000
+
+
+def parameters(config: Config, text: int) -> int:
+    """About how many a tower has, with what brings its result to the width of the text; 0 where it does not say its layers.
+
+    A layer has four matrices of attention, and an MLP of two or (with SiLU) three; the patches of an image, one vector for each position,
+    and a merger of two matrices are beside them.
+    """
+    hidden, layers = _number(config, *_HIDDEN), _number(config, *_LAYERS)
+    if not (hidden and layers):
+        return 0
+    width = _number(config, *_INTERMEDIATE) or int(hidden * _ratio(config))
+    gated = (
+        str(config.get("hidden_act") or config.get("hidden_activation")) == "silu"
+        or config.get("model_type") == "gemma4_vision"
+    )
+    each = 4 * hidden * hidden + (3 if gated else 2) * hidden * width
+    patch = _number(config, "spatial_patch_size", "patch_size")
+    into = (
+        hidden
+        * (_number(config, "in_channels", "in_chans", "num_channels") or 3)
+        * patch
+        * patch
+        * (_number(config, "temporal_patch_size") or 1)
+    )
+    size = _number(config, "image_size")
+    positions = _number(config, "num_position_embeddings", "position_embedding_size") or (
+        (size // patch) ** 2 if size and patch else 0
+    )
+    merged = hidden * (_number(config, "spatial_merge_size") or 1) ** 2
+    stacked = config.get("deepstack_visual_indexes")
+    mergers = 1 + (len(stacked) if isinstance(stacked, list) else 0)
+    merger = merged * (merged if merged > hidden else 0) + merged * text
+    return layers * each + into + positions * hidden + mergers * merger
+
+
+def _number(config: Config, *keys: str) -> int:
+    found = next(
+        (value for key in keys if isinstance(value := config.get(key), int) and not isinstance(value, bool)), 0
+    )
+    return found if 0 < found <= _MOST else 0
+
+
+def _ratio(config: Config) -> float:
+    found = config.get("mlp_ratio")
+    return float(found) if isinstance(found, int | float) and 0 < found < 64 else 4.0

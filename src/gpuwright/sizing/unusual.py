@@ -1,0 +1,151 @@
+"""Families whose layers differ from each other in ways of their own."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+from gpuwright.errors import BadInput
+from gpuwright.sizing import architecture
+from gpuwright.sizing.architecture import Architecture, Full, Kept
+
+Config = dict[str, object]
+
+
+def read(shape: Architecture, config: Config, name: str) -> Architecture:
+    """The shape with what its family has beyond the usual.
+
+    Raises:
+        BadInput: what it has to say of its layers is missing.
+    """
+    if shape.kind == "encoder":
+        return _encoder(shape, config)
+    if config.get("model_type") == "whisper":
+        return _whisper(shape, config, name)
+    if config.get("block_configs"):
+        return _searched(shape, config, name)
+    if config.get("compress_ratios") or config.get("model_type") == "deepseek_v4":
+        return _compressed(shape, config, name)
+    if config.get("hidden_size_per_layer_input") and shape.full:
+        return _embedded_by_layer(shape, config)
+    return shape
+
+
+def _whole(config: Config, key: str, name: str) -> int:
+    found = config.get(key)
+    if isinstance(found, bool) or not isinstance(found, int) or not 0 < found <= 1_000_000:
+        raise BadInput(f"{name}: {key} has to be a whole number above 0, found {str(found)[:40]!r}")
+    return found
+
+
+def _searched(shape: Architecture, config: Config, name: str) -> Architecture:
+    """Nemotron by neural architecture search (DeciLM): each block says how many queries share a head of keys, and how wide its MLP is."""
+    blocks = config["block_configs"]
+    if not isinstance(blocks, list) or len(blocks) != shape.layers:
+        raise BadInput(f"{name}: block_configs has to have one entry for each of the {shape.layers} layers")
+    kept: Counter[int] = Counter()
+    matrices = 0
+    for block in blocks:
+        parts = block if isinstance(block, dict) else {}
+        attention, mlp = parts.get("attention"), parts.get("ffn")
+        group = attention.get("n_heads_in_group") if isinstance(attention, dict) else None
+        if isinstance(group, int) and 0 < group <= shape.heads:
+            kept[shape.heads // group] += 1
+            matrices += shape.hidden + architecture.attention(replace(shape, kv_heads=shape.heads // group))
+        factor = mlp.get("ffn_mult") if isinstance(mlp, dict) else None
+        if isinstance(factor, int | float) and 0 < factor < 1000:
+            # 256 divides the width.
+            width = -(-int(2 * factor * shape.hidden / 3) // 256) * 256
+            matrices += shape.hidden + architecture.mlp(shape, width)
+    counted = architecture.embedding(shape) + architecture.output(shape) + shape.hidden + matrices
+    return replace(
+        shape,
+        counted=float(counted),
+        kept=tuple(Kept(layers, heads, 2 * shape.head_dim) for heads, layers in kept.items()),
+    )
+
+
+def _compressed(shape: Architecture, config: Config, name: str) -> Architecture:
+    """DeepSeek-V4: one head of keys, which are values; of further back than a window, one for every 4 or 128 tokens.
+
+    Where it is one for 4, an index chooses among them. Matrices as transformers 5.24.0 has them (modeling_deepseek_v4.py).
+    """
+    ratios = config.get("compress_ratios")
+    usual = [0, 0] + [4, 128] * shape.layers
+    found = [each for each in ratios if isinstance(each, int)] if isinstance(ratios, list) else usual
+    layers = found[: shape.layers]
+    head, rank = shape.head_dim, _whole(config, "q_lora_rank", name)
+    index, index_heads = _whole(config, "index_head_dim", name), _whole(config, "index_n_heads", name)
+    out = _whole(config, "o_lora_rank", name)
+    queries = shape.hidden * rank + rank * shape.heads * head
+    outputs = shape.heads * head * out + _whole(config, "o_groups", name) * out * shape.hidden
+    matrices = shape.layers * (queries + shape.hidden * head + outputs)
+    matrices += layers.count(4) * (4 * shape.hidden * (head + index) + index_heads * (rank * index + shape.hidden))
+    matrices += layers.count(128) * 2 * shape.hidden * head
+    without = replace(shape, layers=0, experts=None)
+    rest = architecture.parameters(without) + shape.layers * 2 * shape.hidden
+    mlps = architecture.parameters(replace(shape, heads=0, kv_heads=0, norms=0)) - architecture.parameters(
+        replace(without, norms=0)
+    )
+    kept = (
+        Kept(shape.layers, 1, head, window=shape.window),
+        Kept(layers.count(4), 1, head + index, every=4),
+        Kept(layers.count(128), 1, head, every=128),
+    )
+    return replace(shape, counted=float(rest + matrices + mlps), kept=kept)
+
+
+def _embedded_by_layer(shape: Architecture, config: Config) -> Architecture:
+    """Gemma 4 E2B and E4B: each layer has an embedding of its own, and the last ones use the keys and values of others."""
+    width, words = int(str(config["hidden_size_per_layer_input"])), config.get("vocab_size_per_layer_input")
+    vocabulary = words if isinstance(words, int) else shape.vocabulary
+    shared = config.get("num_kv_shared_layers")
+    borrowing = shared if isinstance(shared, int) and 0 <= shared < shape.layers else 0
+    into = shape.layers * width * (vocabulary + shape.hidden) + width
+    each = 2 * shape.hidden * width + shape.hidden
+    wide = borrowing * architecture.mlp(shape, shape.intermediate) if config.get("use_double_wide_mlp") else 0
+    full, keeping = shape.full or Full(shape.kv_heads, shape.head_dim, shared=False), shape.layers - borrowing
+    period = round(shape.layers / max(shape.layers - shape.windowed_layers, 1))
+    windowed = keeping - keeping // period
+    without = (shape.windowed_layers - windowed) * (2 * shape.hidden * shape.kv_heads + 1) * shape.head_dim
+    without += (
+        (shape.layers - shape.windowed_layers - keeping // period)
+        * (2 * shape.hidden * full.kv_heads + 1)
+        * full.head_dim
+    )
+    counted = architecture.parameters(shape) + into + shape.layers * each + wide - without
+    kept = (
+        Kept(windowed, shape.kv_heads, 2 * shape.head_dim, window=shape.window),
+        Kept(keeping // period, full.kv_heads, 2 * full.head_dim),
+    )
+    return replace(shape, counted=float(counted), kept=kept)
+
+
+def _encoder(shape: Architecture, config: Config) -> Architecture:
+    """BERT and its like have kinds of tokens and a pooler beside their layers, ViT the patches of an image; no heads of their training."""
+    more = 0
+    if shape.vocabulary and shape.positions and shape.embedding_norm:
+        kinds = config.get("type_vocab_size", 2)
+        more = (kinds if isinstance(kinds, int) else 2) * shape.hidden + shape.hidden * (shape.hidden + 1)
+    size, patch = config.get("image_size"), config.get("patch_size")
+    if isinstance(size, int) and isinstance(patch, int) and 0 < patch <= size <= 100_000:
+        # Patches with a bias, one vector for each of them and for the whole image, and this one.
+        more = shape.hidden * (3 * patch * patch + 1 + (size // patch) ** 2 + 2)
+    return replace(shape, counted=architecture.parameters(shape) + more)
+
+
+def _whisper(shape: Architecture, config: Config, name: str) -> Architecture:
+    """An encoder of sound, and a decoder that looks at its own text and at the sound: 1500 steps for 30 seconds."""
+    decoders, steps = _whole(config, "decoder_layers", name), _whole(config, "max_source_positions", name)
+    hidden, norm = shape.hidden, 2 * shape.hidden
+    # Keys have no bias.
+    attention = 4 * hidden * hidden + 3 * hidden
+    mlp = architecture.mlp(shape, shape.intermediate)
+    layers = shape.layers * (attention + mlp + 2 * norm) + decoders * (2 * attention + mlp + 3 * norm)
+    sound = hidden * (3 * _whole(config, "num_mel_bins", name) + 1) + hidden * (3 * hidden + 1) + steps * hidden
+    text = (shape.vocabulary + shape.context) * hidden
+    kept = (
+        Kept(decoders, shape.heads, 2 * shape.head_dim, window=shape.context),
+        Kept(decoders, shape.heads, 2 * shape.head_dim * steps, window=1),
+    )
+    return replace(shape, layers=shape.layers + decoders, counted=float(layers + sound + text + 2 * norm), kept=kept)

@@ -1,0 +1,330 @@
+"""What is around a driver, and how containers get to the cards: each fault has its check, with its cause and a remedy."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
+from ansible_collections.gpuwright.node.plugins.plugin_utils.health import judge
+from tests.unit.plan import nodes
+
+CARD = "/dev/nvidia0"
+OWN = "/usr/lib/x86_64-linux-gnu/libcuda.so.1"
+TOOLKIT: Any = {"container_toolkit": {"version_spec": ">=1.19.1", "packages": [], "engine": {"name": "docker"}}}
+ACTIVE = {"services": {"docker.service": {"active": "active", "enabled": "enabled"}}}
+DOCKER = {"docker": {"installed": True, "active": True, "daemon_json": {"runtimes": {"nvidia": {}}}}}
+
+
+def library(path: str, version: str | None, file: str | None = None) -> dict[str, Any]:
+    return {"path": path, "file": file or path, "version": version}
+
+
+def node(path: str, mode: int = 0o666, group: int = 0, *, device: bool = True) -> dict[str, Any]:
+    return {"path": path, "mode": mode, "group": group, "device": device}
+
+
+def disk(mount: str, free: int = 10**11, **changes: Any) -> dict[str, Any]:
+    row = {
+        "mount": mount,
+        "size_bytes": 10**12,
+        "class": "nvme",
+        "read_only": False,
+    }
+    return {**row, "free_bytes": free, "free_files": 10**6, "places": [], **changes}
+
+
+def found(facts: Any, name: str, stack: Any = None, **changes: Any) -> list[Any]:
+    return [check for check in judge.judge(nodes.merged(facts, changes), stack) if check["id"] == name]
+
+
+def pair(facts: Any, **peers: Any) -> Any:
+    """Two cards of data centres."""
+    (card,) = facts["pci"]["gpus"]
+    other = {**card, "bus_id": "00000000:2A:00.0"}
+    return nodes.merged(facts, {"pci": {"gpus": [card, other], "peers": {"redirecting": [], "iommu": [], **peers}}})
+
+
+@pytest.fixture
+def whole(facts: Any) -> Any:
+    """A node of which all of this was seen, and is right."""
+    driver = facts["driver"]["user_version"]
+    (card,) = facts["smi"]["data"]["gpus"]
+    return nodes.merged(
+        facts,
+        {
+            **ACTIVE,
+            "driver": {"loader": [library(OWN, driver)], "nodes": [node("/dev/nvidiactl"), node(CARD)]},
+            "smi": {"data": {"gpus": [{**card, "minor_number": 0}]}},
+            "dkms": {"kernels": [facts["kernel"]["next"]]},
+            "kernel": {"compiler": {"built_with": "gcc 14.2", "available": "14.2.0"}},
+            "containers": {**DOCKER, "runtime": {"no_cgroups": False, "mode": "auto"}},
+            "names": {"servers": ["192.0.2.1"], "hosts": ["localhost"], "problem": None},
+            "disks": [disk("/"), disk("/home"), disk("/srv", places=["/var/lib/docker"])],
+        },
+    )
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "driver.libcuda",
+        "driver.nodes",
+        "driver.compiler",
+        "container.runtime",
+        "container.engine",
+        "host.names",
+        "disk.space",
+    ],
+)
+def test_all_is_right_on_a_good_node(whole: Any, name: str) -> None:
+    rows = found(whole, name, TOOLKIT)
+    assert rows
+    assert {check["status"] for check in rows} == {"pass"}
+
+
+FAULTS: list[tuple[str, str, dict[str, Any], str, str]] = [
+    (
+        "driver.libcuda",
+        "fail",
+        {"driver": {"loader": [library("/usr/local/cuda/lib64/stubs/libcuda.so.1", None), library(OWN, "580.95.05")]}},
+        "programs load /usr/local/cuda/lib64/stubs/libcuda.so.1 before the driver's library: a stub",
+        "LD_LIBRARY_PATH",
+    ),
+    (
+        "driver.libcuda",
+        "fail",
+        {"driver": {"loader": [library("/opt/old/libcuda.so.1", "470.57.02", "/opt/old/libcuda.so.470.57.02")]}},
+        "it is of 470.57.02, and the driver is",
+        "ldconfig",
+    ),
+    ("driver.nodes", "fail", {"driver": {"nodes": [node("/dev/nvidiactl")]}}, f"there is no {CARD}", "nvidia-modprobe"),
+    ("driver.nodes", "fail", {"driver": {"nodes": []}}, f"there is no /dev/nvidiactl, {CARD}", "nvidia-persistenced"),
+    (
+        "driver.nodes",
+        "fail",
+        {"driver": {"nodes": [node("/dev/nvidiactl"), node(CARD, device=False)]}},
+        f"{CARD} is no device",
+        "remove it",
+    ),
+    (
+        "driver.nodes",
+        "warn",
+        {"driver": {"nodes": [node("/dev/nvidiactl"), node(CARD, 0o600)]}},
+        f"only root may open {CARD}",
+        "NVreg_DeviceFileMode",
+    ),
+    (
+        "driver.compiler",
+        "warn",
+        {"kernel": {"compiler": {"built_with": "gcc 14.2", "available": "12.3.0"}}},
+        "was built with gcc 14.2, and the compiler here is gcc 12.3.0",
+        "gcc-14",
+    ),
+    (
+        "container.runtime",
+        "fail",
+        {"containers": {"runtime": {"no_cgroups": True, "mode": "cdi"}}},
+        'Permissions); /etc/nvidia-container-runtime/config.toml says mode = "cdi": NVIDIA\'s hook refuses docker run --gpus',
+        "--set nvidia-container-cli.no-cgroups=false --set nvidia-container-runtime.mode=auto",
+    ),
+    (
+        "container.runtime",
+        "fail",
+        {"containers": {"runtime": {"no_cgroups": False, "mode": "cdi"}}},
+        'mode = "cdi"',
+        "nvidia-ctk config --in-place --set nvidia-container-runtime.mode=auto",
+    ),
+    (
+        "container.engine",
+        "fail",
+        {"services": {"docker.service": {"active": "failed", "enabled": "enabled"}}},
+        "Docker does not run (failed)",
+        "journalctl -u docker.service",
+    ),
+    (
+        "container.engine",
+        "warn",
+        {"services": {"docker.service": {"active": "inactive", "enabled": "enabled"}}},
+        "Docker does not run (inactive)",
+        "systemctl start docker.service",
+    ),
+    (
+        "host.names",
+        "warn",
+        {"names": {"servers": [], "hosts": [], "problem": "/etc/resolv.conf names no server"}},
+        "nothing tells where mirror.example is (DNS): /etc/resolv.conf names no server",
+        "nameserver",
+    ),
+    ("disk.space", "warn", {"disks": [disk("/home", 10**6)]}, "/home is nearly full", "free space"),
+    ("disk.space", "warn", {"disks": [disk("/var", 10**8)]}, "/var is nearly full", "free space"),
+    (
+        "disk.space",
+        "warn",
+        {"disks": [disk("/srv", 10**8, places=["/var/lib/docker"])]},
+        "/srv, which holds /var/lib/docker, is nearly full",
+        "free space",
+    ),
+    ("disk.space", "warn", {"disks": [disk("/var", free_files=3)]}, "/var takes no more files", "du --inodes"),
+]
+
+
+@pytest.mark.parametrize(("name", "status", "changes", "reason", "remedy"), FAULTS)
+def test_each_fault_is_found_by_its_check(
+    whole: Any, name: str, status: str, changes: dict[str, Any], reason: str, remedy: str
+) -> None:
+    (check,) = [row for row in found(whole, name, TOOLKIT, **changes) if row["status"] != "pass"]
+    assert check["status"] == status
+    assert reason in check["reason"]
+    assert remedy in check["remedy"]
+
+
+HARMLESS: list[tuple[str, dict[str, Any]]] = [
+    # A site lets a group of its own to the cards.
+    ("driver.nodes", {"driver": {"nodes": [node("/dev/nvidiactl", 0o660, 44), node(CARD, 0o660, 44)]}}),
+    # A file of the name of a library alone tells no version, as in WSL.
+    ("driver.libcuda", {"driver": {"loader": [library("/usr/lib/wsl/lib/libcuda.so.1", None)]}}),
+    # A newer compiler than the kernel's builds, and so does one of a kernel that was built with clang.
+    ("driver.compiler", {"kernel": {"compiler": {"built_with": "gcc 12.2", "available": "14.2.0"}}}),
+    ("driver.compiler", {"kernel": {"compiler": {"built_with": "clang 18.1", "available": None}}}),
+    # Without DKMS nothing is built.
+    (
+        "driver.compiler",
+        {"dkms": {"kernels": []}, "kernel": {"compiler": {"built_with": "gcc 14.2", "available": None}}},
+    ),
+    # A machine behind an air gap knows its mirror by name, or by its address.
+    (
+        "host.names",
+        {"names": {"servers": [], "hosts": ["mirror.example"], "problem": "/etc/resolv.conf names no server"}},
+    ),
+    # Data sets may fill the disk that is made for them, and the space of a server is its own matter.
+    ("disk.space", {"disks": [disk("/"), disk("/data", 10**6)]}),
+    ("disk.space", {"disks": [disk("/"), {**disk("/home"), "free_bytes": None, "class": "network"}]}),
+    # Images that users cannot write.
+    ("disk.read_only", {"disks": [disk("/"), disk("/lib/modules", read_only=True)]}),
+]
+
+
+@pytest.mark.parametrize(("name", "changes"), HARMLESS)
+def test_what_is_like_a_fault_and_is_none_is_not_told(whole: Any, name: str, changes: dict[str, Any]) -> None:
+    assert {check["status"] for check in found(whole, name, TOOLKIT, **changes)} <= {"pass", "skip"}
+
+
+@pytest.mark.parametrize(("makes", "status"), [(False, "fail"), (True, "pass"), (None, "pass")])
+def test_unified_memory_that_is_not_loaded_is_told_where_nothing_loads_it_for_users(
+    whole: Any, makes: bool | None, status: str
+) -> None:
+    whole["kernel"]["loaded"] = {"nvidia": {"version": whole["driver"]["loaded_version"]}}
+    (check,) = found(whole, "driver.nodes", driver={} if makes is None else {"makes_nodes": makes})
+    assert check["status"] == status
+    assert makes is not False or ("nvidia-uvm" in check["reason"] and "modprobe nvidia-uvm" in check["remedy"])
+
+
+@pytest.mark.parametrize(
+    "how", [{"engine": {"name": "podman"}}, {"engine": {"name": "docker"}, "rootless": {"users": ["a"]}}]
+)
+def test_nodes_for_a_group_alone_are_closed_to_containers_without_root(whole: Any, how: dict[str, Any]) -> None:
+    stack: Any = {"container_toolkit": {**TOOLKIT["container_toolkit"], **how}}
+    closed = {"nodes": [node("/dev/nvidiactl"), node(CARD, 0o660, 44)]}
+    (check,) = found(whole, "container.device_nodes", stack, driver=closed)
+    assert check["status"] == "warn"
+    assert f"{CARD} (0660, group 44)" in check["reason"]
+    assert "keep-groups" in check["remedy"]
+    assert [row["status"] for row in found(whole, "container.device_nodes", stack)] == ["pass"]
+    assert found(whole, "container.device_nodes", TOOLKIT, driver=closed) == []
+
+
+def test_the_compiler_is_told_where_no_kernel_has_a_module_and_a_build_failed(whole: Any) -> None:
+    old = {"kernel": {"compiler": {"built_with": "gcc 14.2", "available": "12.3.0"}}}
+    assert found(whole, "driver.compiler", dkms={"kernels": [], "failed": []}, **old) == []
+    build = {
+        "module": "nvidia",
+        "version": "580.95.05",
+        "kernel": whole["kernel"]["next"],
+        "log": "/make.log",
+        "errors": [],
+        "end": [],
+        "transient": False,
+        "compiler": True,
+        "left_out": False,
+    }
+    (check,) = found(whole, "driver.compiler", dkms={"kernels": [], "failed": [build]}, **old)
+    assert "gcc-14" in check["remedy"]
+
+
+@pytest.mark.parametrize(
+    ("lost", "version", "status"),
+    [
+        ("/sbin/ldconfig.real", "1.14.6", "fail"),
+        ("/sbin/ldconfig.real", "1.15.0", "pass"),
+        ("/opt/ldconfig", "1.20.0", "fail"),
+    ],
+)
+def test_an_ldconfig_that_is_not_there_keeps_containers_from_the_cards_unless_the_toolkit_finds_it(
+    whole: Any, lost: str, version: str, status: str
+) -> None:
+    seen = {"runtime": {"lost_ldconfig": lost}, "toolkit": {"version": version}}
+    (check,) = found(whole, "container.runtime", TOOLKIT, containers=seen)
+    assert check["status"] == status
+
+
+@pytest.mark.parametrize(("default", "status"), [("nvidia", "fail"), ("runc", "warn")])
+def test_a_runtime_of_docker_without_its_program_is_told(whole: Any, default: str, status: str) -> None:
+    docker = {"daemon_json": {"default-runtime": default}, "lost_runtimes": ["nvidia"]}
+    (check,) = found(whole, "container.daemon_json", TOOLKIT, containers={"docker": docker})
+    assert check["status"] == status
+    assert "daemon.json names the runtime nvidia, whose program is not there" in check["reason"]
+
+
+def test_containers_without_root_may_want_what_takes_the_cards_from_those_of_root(whole: Any) -> None:
+    rootless = {"containers": {"docker": {"active": False}, "runtime": {"no_cgroups": True, "mode": "auto"}}}
+    (check,) = found(whole, "container.runtime", None, **rootless)
+    assert check["status"] == "skip"
+    assert "no-cgroups = true, as containers without root may want it" in check["reason"]
+
+
+def test_bridges_and_an_iommu_between_cards_are_told_together(whole: Any) -> None:
+    (check,) = found(pair(whole, redirecting=["0000:00:01.0"], iommu=["DMA-FQ"]), "pcie.peers")
+    assert check["status"] == "warn"
+    assert re.search(
+        r"\(P2P, NCCL\): bridges .*ACS: 0000:00:01.0.*; the IOMMU translates it \(DMA-FQ\)", check["reason"]
+    )
+    assert re.search(r"ACS off in the firmware.*iommu=pt", check["remedy"])
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"pci": {"peers": {"iommu": ["identity"]}}},
+        # NVLink carries what cards say to each other.
+        {"pci": {"peers": {"iommu": ["DMA-FQ"]}, "nvswitches": [{"bus_id": "00000000:05:00.0", "device": "22a3"}]}},
+        # Virtual machines that get cards need both.
+        {"environment": {"kind": "vm"}, "pci": {"peers": {"redirecting": ["0000:00:01.0"]}}},
+    ],
+)
+def test_what_is_between_cards_and_harms_nobody_is_not_told(whole: Any, changes: dict[str, Any]) -> None:
+    seen = found(pair(whole), "pcie.peers", **changes)
+    assert {check["status"] for check in seen} <= {"pass"}
+
+
+def test_a_host_of_virtual_machines_keeps_its_bridges_as_they_are(whole: Any) -> None:
+    held = [{"vendor": "10de", "device": "2204", "bus_id": "00000000:05:00.0", "name": None, "driver": "vfio-pci"}]
+    assert found(pair(whole, redirecting=["0000:00:01.0"]), "pcie.peers", pci={"reserved": held}) == []
+
+
+def test_cards_of_a_desk_do_not_speak_over_the_bus(whole: Any) -> None:
+    seen = pair(whole, redirecting=["0000:00:01.0"], iommu=["DMA"])
+    for card in seen["pci"]["gpus"]:
+        card["class"] = "0300"
+    assert found(seen, "pcie.peers") == []
+
+
+def test_an_old_look_has_nothing_to_say(facts: Any) -> None:
+    """Facts of an earlier version lack all of it."""
+    told = {check["id"]: check["status"] for check in judge.judge(facts, TOOLKIT)}
+    assert told["driver.libcuda"] == "skip"
+    assert "host.names" not in told
+    assert checks.verdict(judge.judge(facts)) == "pass"

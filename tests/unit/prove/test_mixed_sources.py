@@ -1,0 +1,88 @@
+"""What `doctor` says of package sources that do not go together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
+from ansible_collections.gpuwright.node.plugins.plugin_utils.health import judge
+from tests.unit.plan import nodes
+
+DEBIAN = {"id": "debian", "version": "12", "family": "debian"}
+FEDORA = {"id": "fedora", "version": "43", "family": "redhat"}
+ROCKY = {"id": "rocky", "version": "9.6", "family": "redhat"}
+
+
+def source(uri: str, *, enabled: bool = True, **more: Any) -> dict[str, Any]:
+    return {
+        "file": f"/etc/sources/{uri.strip('/').replace('/', '-')}",
+        "types": ["deb"],
+        "uris": [f"https://mirror.example{uri}" if uri.startswith("/") else uri],
+        "suites": ["/"],
+        "components": [],
+        "signed_by": None,
+        "enabled": enabled,
+        **more,
+    }
+
+
+def cuda(system: str, **more: Any) -> dict[str, Any]:
+    return source(f"/compute/cuda/repos/{system}/x86_64", **more)
+
+
+def mixed(facts: Any, system: Any, *rows: Any, **packages: Any) -> list[Check]:
+    seen = nodes.merged(facts, {"os": system, "packages": {"sources": list(rows), "hides": [], **packages}})
+    return [check for check in judge.judge(seen) if check["id"] == "packages.mixed" and check["status"] != "pass"]
+
+
+@pytest.mark.parametrize(
+    ("system", "own", "other"),
+    [(DEBIAN, "debian12", "debian11"), (FEDORA, "fedora43", "fedora42"), (ROCKY, "rhel9", "rhel8")],
+)
+def test_the_source_for_another_release_is_named(facts: Any, system: Any, own: str, other: str) -> None:
+    (check,) = mixed(facts, system, cuda(own), cuda(other))
+    assert (check["status"], check["measured"]) == ("warn", [cuda(other)["file"]])
+    assert f"this is {own}" in str(check["reason"])
+    assert str(check["remedy"]).startswith("remove that file")
+    assert mixed(facts, system, cuda(own), cuda(other, enabled=False)) == []
+    assert mixed(facts, system, cuda(own), cuda(own), source("/debian/")) == []
+
+
+def test_what_a_local_installer_left_is_a_source_for_a_release(facts: Any) -> None:
+    left = source("file:///var/cuda-repo-debian11-12-4-local")
+    (check,) = mixed(facts, DEBIAN, cuda("debian12"), left)
+    assert check["measured"] == [left["file"]]
+
+
+def test_where_neither_is_named_as_this_system_all_are_told(facts: Any) -> None:
+    mint = {"id": "linuxmint", "version": "22", "family": "debian"}
+    (check,) = mixed(facts, mint, cuda("ubuntu2204"), cuda("ubuntu2404"))
+    assert len(check["measured"]) == 2
+    assert "all of them but the one" in str(check["remedy"])
+    assert mixed(facts, mint, cuda("ubuntu2404")) == []
+
+
+@pytest.mark.parametrize(
+    ("system", "own", "name", "told"),
+    [
+        (ROCKY, "rhel9", "epel-nvidia", True),
+        (FEDORA, "fedora43", "fedora-multimedia", True),
+        (FEDORA, "fedora43", "rpmfusion-nonfree-nvidia-driver", True),
+        # NVIDIA's driver is a module there, which may be switched off.
+        (ROCKY, "rhel9", "rpmfusion-nonfree-updates", False),
+        (ROCKY, "rhel9", "epel", False),
+    ],
+)
+def test_another_packagers_driver_beside_nvidias_is_told(
+    facts: Any, system: Any, own: str, name: str, told: bool
+) -> None:
+    ours, theirs = cuda(own, name="cuda"), source("/other/", name=name)
+    found = mixed(facts, system, ours, theirs)
+    assert bool(found) is told
+    assert not told or (found[0]["measured"] == [name] and "enabled=0" in str(found[0]["remedy"]))
+    assert mixed(facts, system, theirs) == []
+    for left in ("cuda", name):
+        rule = {"file": "/x.repo", "entry": "exclude", "packages": ["*nvidia*"], "except": [], "source": left}
+        assert mixed(facts, system, ours, theirs, hides=[rule]) == []

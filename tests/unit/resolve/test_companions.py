@@ -1,0 +1,205 @@
+"""What people use beside the frameworks: its table, and what is said of it where a project names it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+
+from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import ABOUT
+from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import BadInput
+from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import companions, load_rules
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
+from tests.unit.resolve.conftest import Resolve
+
+TABLES: dict[str, list[Any]] = load_rules()["companions"]
+
+
+@pytest.fixture
+def asked(resolve: Resolve, tmp_path: Path) -> Callable[..., Any]:
+    """asked("torch==2.8.0", "torchcodec"): the answer for a project of these lines, for an RTX 4090 with Ubuntu 24.04."""
+
+    def ask(*lines: str, card: str = "RTX 4090", os: str = "ubuntu-24.04", **more: Any) -> Any:
+        path = tmp_path / "requirements.txt"
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        return resolve(card, os, f"project={path}", **more)
+
+    return ask
+
+
+def held(answer: Any) -> list[str]:
+    assert answer["ok"], answer["conflicts"]
+    (row,) = answer["stack"]["frameworks"]
+    found: list[str] = row["constraints"]
+    return found
+
+
+# the table ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [row["name"] for row in TABLES["packages"]])
+def test_each_is_told_what_it_is_and_what_a_person_does(resolve: Resolve, name: str) -> None:
+    (entry,) = resolve("GeForce RTX 4090", "ubuntu-22.04", name)["conflicts"]
+    assert entry["rule"] == "frameworks.by-hand"
+    assert entry["remedy"]
+    assert not re.search(r"[{}]", entry["remedy"] + entry["text"]), entry
+
+
+def test_a_name_is_in_one_row_alone() -> None:
+    names = [row["name"] for row in TABLES["packages"]]
+    assert len(names) == len(set(names))
+    frameworks = {name for about in ABOUT.values() for name in (about.name, about.package, *about.aliases)}
+    assert not frameworks & set(names)
+
+
+def test_spans_of_a_name_do_not_overlap_and_needs_are_requirements() -> None:
+    for row in TABLES["spans"]:
+        assert companions.key(row["from_version"]) <= companions.key(row["to_version"]), row
+        assert all(Requirement(each.replace("{minor}", "1.2")) for each in row.get("needs", ()))
+    for name in {row["package"] for row in TABLES["spans"] if re.fullmatch(r"[a-z0-9-]+", row["package"])}:
+        rows = sorted((row for row in TABLES["spans"] if row["package"] == name), key=_begin)
+        for older, newer in pairwise(rows):
+            assert companions.key(older["to_version"]) < _begin(newer), name
+    for row in TABLES["pairs"]:
+        assert row["package"] == canonicalize_name(row["package"])
+        assert all(SpecifierSet(each) is not None for each in row["releases"].values())
+        assert all(companions.key(row["from_version"]) <= companions.key(each) for each in row["releases"]), row[
+            "package"
+        ]
+
+
+def _begin(row: Any) -> Any:
+    return companions.key(row["from_version"])
+
+
+# a project ---------------------------------------------------------------------------------------------------
+
+
+def test_what_pip_does_not_know_to_go_together_is_held_together(asked: Callable[..., Any]) -> None:
+    assert "torchcodec<=0.7.0" in held(asked("torch==2.8.0", "torchcodec"))
+    assert not [each for each in held(asked("torch==2.14.1", "torchcodec")) if "torchcodec" in each]
+    assert "setuptools<82" in held(asked("torch==2.8.0", "tensorboard==2.20.0"))
+    assert "setuptools<82" not in held(asked("torch==2.8.0", "tensorboard"))
+
+
+def test_a_pytorch_is_chosen_that_a_line_goes_with(asked: Callable[..., Any]) -> None:
+    def version(*lines: str) -> str:
+        answer = asked(*lines)
+        assert answer["ok"], answer["conflicts"]
+        return str(answer["stack"]["frameworks"][0]["version"])
+
+    assert version("torch", "unsloth==2026.6.8") == "2.10.0"
+    assert version("torch", "torchcodec==0.7.0").startswith("2.8.")
+    assert version("torch", "no-such-thing==1.0") == version("torch")
+
+
+def test_a_library_of_another_cuda_is_loaded_where_its_framework_or_a_line_brings_it(asked: Callable[..., Any]) -> None:
+    def cuda(*lines: str) -> str:
+        (row,) = asked(*lines)["stack"]["frameworks"]
+        return str(row["cuda"]).split(".", maxsplit=1)[0]
+
+    assert cuda("torch==2.11.0") == "13"
+    assert cuda("torch==2.11.0", "ctranslate2==4.8.5") == "12"
+    assert cuda("torch==2.11.0", "ctranslate2==4.8.5", "nvidia-cublas-cu12") == "13"
+    (conflict,) = asked("torch==2.11.0+cu130", "ctranslate2==4.8.5")["conflicts"]
+    assert "loads nvidia-cublas-cu12, beside CUDA 13" in conflict["text"]
+
+
+def test_a_line_that_goes_nowhere_is_told_with_one_that_does(asked: Callable[..., Any]) -> None:
+    (conflict,) = asked("torch==2.8.0", "torchcodec==0.8.1")["conflicts"]
+    assert conflict["rule"] == "frameworks.companions"
+    assert (
+        "requirements.txt:2 asks for torchcodec==0.8.1: torchcodec 0.8.1 is for torch 2.9, not for 2.8.0"
+        in conflict["text"]
+    )
+    assert conflict["remedy"].startswith("name torchcodec==0.7.0 in requirements.txt:2")
+
+
+def test_lines_are_held_against_each_other(asked: Callable[..., Any]) -> None:
+    (conflict,) = asked("torch", "tensorboard==2.20.0", "setuptools==82.0.1")["conflicts"]
+    assert "is for setuptools <82, not for the 82.0.1 of requirements.txt:3" in conflict["text"]
+    assert asked("torch", "tensorboard==2.20.0", "setuptools==81.0.0")["ok"]
+
+
+def test_a_source_is_not_bound_by_what_its_makers_have(asked: Callable[..., Any]) -> None:
+    assert asked("torch==2.14.1", "flash-attn==2.7.4")["ok"]
+
+
+def test_another_index_may_have_wheels_for_what_the_public_one_has_none_for(asked: Callable[..., Any]) -> None:
+    wish = {"gpuwright_mirrors": {"pypi": "https://index.example/simple"}}
+    lines = ("torch", "decord==0.6.0", "detectron2")
+    where = {"card": "GB200", "arch": "aarch64"}
+    assert {entry["rule"] for entry in asked(*lines, **where)["conflicts"]} == {"frameworks.companions"}
+    assert asked(*lines, **where, wish=wish)["ok"]
+
+
+def test_what_computes_on_the_processor_alone_is_warned_of(asked: Callable[..., Any]) -> None:
+    def told(*lines: str, **more: Any) -> str:
+        answer = asked(*lines, **more)
+        assert answer["ok"], answer["conflicts"]
+        return "\n".join(row["text"] for row in answer["warnings"] if row["rule"] == "frameworks.without-wheels")
+
+    assert "opencv-python on the Python index" in told("torch", "opencv-python")
+    assert "on the processor alone on aarch64" in told(
+        "torch", "ctranslate2==4.8.5", "nvidia-cublas-cu12", card="GB200", arch="aarch64"
+    )
+    assert told("torch", "numpy", "transformers==4.57.1") == ""
+
+
+def test_names_that_ended_are_refused_in_a_file_too(asked: Callable[..., Any]) -> None:
+    with pytest.raises(BadInput, match=r"tensorflow-gpu==2\.12\.0 \(requirements\.txt:1\)"):
+        asked("tensorflow-gpu==2.12.0")
+
+
+def test_two_packages_with_the_same_files_are_told(asked: Callable[..., Any]) -> None:
+    answer = asked("onnxruntime-gpu==1.23.2", "onnxruntime==1.23.2")
+    (text,) = [row["text"] for row in answer["warnings"] if "have the same files" in row["text"]]
+    assert text.startswith("onnxruntime-gpu (requirements.txt:1) and onnxruntime (requirements.txt:2)")
+    assert answer["stack"]["frameworks"][0]["requirements"] == ["onnxruntime-gpu[cuda,cudnn]==1.23.2"]
+
+
+# a name ------------------------------------------------------------------------------------------------------
+
+
+def test_another_version_is_asked_for_as_long_as_the_torch_is_free(resolve: Resolve) -> None:
+    def entry(*wants: str) -> Any:
+        (found,) = resolve("GeForce RTX 4090", "ubuntu-24.04", *wants)["conflicts"]
+        return found
+
+    free = entry("unsloth==2026.6.8")
+    assert "unsloth 2026.6.8 is for torch >=2.4,<2.11, not for" in free["text"]
+    assert free["remedy"].startswith(
+        "name unsloth==2026.6.8 in the file of a project, and a PyTorch that it is for is chosen"
+    )
+    pinned = entry("torch==2.14.1", "unsloth==2026.6.8")
+    assert pinned["remedy"].startswith("name unsloth==2026.10.9 in the file of a project")
+    assert (
+        entry("torch==2.4.0", "torchvision==0.20.1")["remedy"]
+        == "leave it out, and ask for pytorch==2.5.1, which brings it"
+    )
+    assert "torch-2.8.0+cu1" in entry("torch==2.8.0", "torch-scatter")["remedy"]
+    assert "fits (github Dao-AILab" not in entry("torch==2.8.0", "flash-attn==2.8.3")["remedy"]
+
+
+def test_a_build_in_a_version_is_told_by_the_extra_that_it_is_now() -> None:
+    with pytest.raises(BadInput) as error:
+        Wish.from_wants(["jaxlib==0.4.30+cuda12.cudnn89"])
+    assert error.value.suggestions == ["jax[cuda12]==0.4.30"]
+    with pytest.raises(BadInput, match=r"a variant such as \+cu126"):
+        Wish.from_wants(["torch==2.3.0+rocm6.0"])
+
+
+def test_a_package_that_is_not_known_by_name_goes_into_a_file() -> None:
+    with pytest.raises(BadInput) as error:
+        Wish.from_wants(["transformers"])
+    assert "project@NAME=requirements.txt" in error.value.suggestions[0]
+    with pytest.raises(BadInput) as error:
+        Wish.from_wants(["container-toolkt"])
+    assert error.value.suggestions[0] == "container-toolkit"

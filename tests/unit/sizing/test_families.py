@@ -1,0 +1,335 @@
+"""Families whose configurations say more than layers, width and heads: what they count of parameters, and what is kept of a sequence."""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuwright.errors import BadInput
+from gpuwright.sizing import answer, architecture, config, memory, models, tables
+from gpuwright.sizing.layout import Layout
+
+ROWS = {row["name"]: row for row in tables.models()}
+
+
+def written(folder: Path, document: dict[str, Any]) -> str:
+    (folder / "config.json").write_text(json.dumps(document), encoding="utf-8")
+    return str(folder / "config.json")
+
+
+def needed(text: str) -> memory.Memory:
+    found = models.named(text)
+    return memory.inference(
+        found.shape, memory.Inference(weights=found.format) if found.format else memory.Inference(), Layout()
+    )
+
+
+# what is kept of a sequence ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "tokens", "elements"),
+    [
+        # 16 of 64 layers attend, with four heads of 256; 48 have a state of 48 · 128 · 128 and four tokens of 10,240 before it, in 32 bits.
+        ("qwen3.5-27b", 1000, 16 * 2 * 4 * 256 * 1000 + 48 * 2 * (48 * 128 * 128 + 4 * 10_240)),
+        # 50 layers look at 1024 tokens, with 16 heads of 256; ten at all, with four of 512.
+        ("gemma-4-31b", 10_000, 50 * 2 * 16 * 256 * 1024 + 10 * 2 * 4 * 512 * 10_000),
+        # 15 layers have keys of their own, three of which look at all.
+        ("gemma-4-e2b", 1000, 12 * 2 * 256 * 512 + 3 * 2 * 512 * 1000),
+        # Three of four layers have chunks of 8192.
+        ("llama-4-scout", 20_000, 2 * 8 * 128 * (36 * 8192 + 12 * 20_000)),
+        # A latent vector of 576, and the keys of an index in 21 of 78 layers.
+        ("glm-5.2", 1000, (78 * 576 + 21 * 128) * 1000),
+        ("deepseek-v3.2", 1000, 61 * (576 + 128) * 1000),
+        # A window of 128; of all tokens one of four with its index in 21 layers, one of 128 in 20.
+        ("deepseek-v4-flash", 12_800, 43 * 512 * 128 + 21 * (512 + 128) * 12_800 / 4 + 20 * 512 * 12_800 / 128),
+        # 24 of 93 layers attend.
+        ("kimi-k3", 1000, 24 * 576 * 1000 + 69 * 2 * (96 * 128 * 128 + 4 * 3 * 96 * 128)),
+        # 49 of 80 blocks attend, with eight heads.
+        ("llama-3.3-nemotron-super-49b", 1000, 49 * 2 * 8 * 128 * 1000),
+        # 448 tokens of text, and 1500 steps of sound.
+        ("whisper-large-v3", 10_000, 32 * 2 * 1280 * (448 + 1500)),
+        ("bert-large", 512, 0),
+        ("flux.1-dev", 4096, 0),
+    ],
+)
+def test_each_kind_of_layer_keeps_what_it_keeps(name: str, tokens: int, elements: float) -> None:
+    assert architecture.kept(models.find(name), tokens) == elements
+
+
+def test_cards_share_heads_and_each_has_a_latent_vector() -> None:
+    gemma, glm = models.find("gemma-4-31b"), models.find("glm-5.2")
+    assert architecture.kept(gemma, 1000, 4) == architecture.kept(gemma, 1000) / 4
+    assert architecture.kept(glm, 1000, 4) == architecture.kept(glm, 1000)
+
+
+@pytest.mark.parametrize(
+    ("name", "active"),
+    # As their makers say, rounded.
+    [("qwen3-next-80b-a3b", 3.3e9), ("qwen3.5-35b-a3b", 3e9), ("glm-4.5-air", 12e9), ("glm-4.5", 32e9), ("minimax-m2", 10e9),
+     ("deepseek-v4-flash", 13e9), ("kimi-k2.5", 32e9), ("llama-4-scout", 17e9), ("gemma-4-26b-a4b", 4e9)],
+)  # fmt: skip
+def test_a_token_goes_through_as_many_parameters_as_the_makers_say(name: str, active: float) -> None:
+    assert architecture.active(models.find(name)) == pytest.approx(active, rel=0.12)
+
+
+# configurations as the hub has them -------------------------------------------------------------------
+
+#: As google/gemma-3-4b-it has it: what its class has already is left out.
+GEMMA_3 = {
+    "model_type": "gemma3",
+    "text_config": {
+        "model_type": "gemma3_text",
+        "hidden_size": 2560,
+        "intermediate_size": 10240,
+        "num_hidden_layers": 34,
+        "sliding_window": 1024,
+    },
+    "torch_dtype": "bfloat16",
+    "vision_config": {
+        "hidden_size": 1152,
+        "image_size": 896,
+        "intermediate_size": 4304,
+        "model_type": "siglip_vision_model",
+        "num_attention_heads": 16,
+        "num_hidden_layers": 27,
+        "patch_size": 14,
+    },
+}
+_QWEN_TOWER = {"num_heads": 16, "spatial_merge_size": 2, "temporal_patch_size": 2}
+QWEN3_VL = {
+    "model_type": "qwen3_vl",
+    "text_config": {"dtype": "bfloat16", **ROWS["qwen3-vl-4b"]["config"]},
+    "vision_config": {
+        **_QWEN_TOWER,
+        "deepstack_visual_indexes": [5, 11, 17],
+        "depth": 24,
+        "hidden_size": 1024,
+        "in_channels": 3,
+        "intermediate_size": 4096,
+        "num_position_embeddings": 2304,
+        "patch_size": 16,
+    },
+}
+QWEN25_VL = {
+    **ROWS["qwen2.5-vl-7b"]["config"],
+    "model_type": "qwen2_5_vl",
+    "torch_dtype": "bfloat16",
+    "vision_config": {
+        **_QWEN_TOWER,
+        "depth": 32,
+        "hidden_act": "silu",
+        "hidden_size": 1280,
+        "intermediate_size": 3420,
+        "in_chans": 3,
+        "patch_size": 14,
+    },
+}
+QWEN2_VL = {
+    **ROWS["qwen2-vl-7b"]["config"],
+    "model_type": "qwen2_vl",
+    "torch_dtype": "bfloat16",
+    "vision_config": {
+        **_QWEN_TOWER,
+        "depth": 32,
+        "embed_dim": 1280,
+        "mlp_ratio": 4,
+        "hidden_size": 3584,
+        "patch_size": 14,
+    },
+}
+CLIP = {
+    "model_type": "clip",
+    "text_config": {"projection_dim": 512},
+    "vision_config": {
+        "hidden_size": 768,
+        "intermediate_size": 3072,
+        "num_hidden_layers": 12,
+        "image_size": 224,
+        "patch_size": 32,
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("document", "name"),
+    [
+        (GEMMA_3, "gemma-3-4b"),
+        (QWEN3_VL, "qwen3-vl-4b"),
+        (QWEN25_VL, "qwen2.5-vl-7b"),
+        (QWEN2_VL, "qwen2-vl-7b"),
+        (CLIP, "clip-vit-base-patch32"),
+    ],
+    ids=["gemma-3", "qwen3-vl", "qwen2.5-vl", "qwen2-vl", "clip"],
+)
+def test_a_configuration_with_a_tower_is_as_large_as_its_name_says(
+    document: dict[str, Any], name: str, tmp_path: Path
+) -> None:
+    found = models.find(written(tmp_path, document))
+    assert architecture.parameters(found) == pytest.approx(ROWS[name]["parameters"], rel=0.01)
+    assert needed(written(tmp_path, document)).value == pytest.approx(needed(name).value, rel=0.01)
+    assert architecture.kept(found, 4096) == architecture.kept(models.find(name), 4096)
+
+
+def test_a_text_that_says_nothing_of_its_family_has_that_of_the_whole(tmp_path: Path) -> None:
+    inner = {key: value for key, value in ROWS["qwen3-vl-4b"]["config"].items() if key != "model_type"}
+    assert models.find(written(tmp_path, {"model_type": "qwen3_vl", "text_config": inner})).query_norm == "head"
+
+
+def test_a_tower_without_numbers_counts_nothing(tmp_path: Path) -> None:
+    for tower in (
+        {},
+        {"hidden_size": "wide", "depth": True},
+        {"hidden_size": 10**9, "depth": 10},
+        {"hidden_size": -1, "depth": 3},
+    ):
+        assert (
+            models.find(
+                written(
+                    tmp_path, {"model_type": "x", "text_config": ROWS["qwen3-8b"]["config"], "vision_config": tower}
+                )
+            ).beside
+            == 0
+        )
+
+
+# a name, its configuration and its files --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [name for name, row in ROWS.items() if not row.get("counted")])
+def test_a_name_and_its_configuration_need_the_same(name: str, tmp_path: Path) -> None:
+    """Without a tower, which a configuration of the text alone does not have."""
+    row = ROWS[name]
+    shape = models.find(written(tmp_path, row["config"]))
+    by_name = models.find(name)
+    job = memory.Inference(context=1024)
+    beside = row.get("beside", 0) * 2
+    assert memory.inference(shape, job, Layout()).value + beside == pytest.approx(
+        memory.inference(by_name, job, Layout()).value, rel=0.01
+    )
+
+
+def tensors(row: dict[str, Any]) -> dict[str, list[int]]:
+    """What lies in the files of a model with the layers of Llama."""
+    at = row["config"]
+    hidden, heads, width = at["hidden_size"], at["num_attention_heads"], at["intermediate_size"]
+    head = at.get("head_dim", hidden // heads)
+    keys = at.get("num_key_value_heads", heads) * head
+    found = {"model.embed_tokens.weight": [at["vocab_size"], hidden], "model.norm.weight": [hidden]}
+    if not at["tie_word_embeddings"]:
+        found["lm_head.weight"] = [at["vocab_size"], hidden]
+    for layer in range(at["num_hidden_layers"]):
+        here = f"model.layers.{layer}."
+        found[here + "self_attn.q_proj.weight"], found[here + "self_attn.o_proj.weight"] = (
+            [heads * head, hidden],
+            [hidden, heads * head],
+        )
+        found[here + "self_attn.k_proj.weight"], found[here + "self_attn.v_proj.weight"] = (
+            [keys, hidden],
+            [keys, hidden],
+        )
+        found[here + "mlp.gate_proj.weight"] = found[here + "mlp.up_proj.weight"] = [width, hidden]
+        found[here + "mlp.down_proj.weight"] = [hidden, width]
+        found[here + "input_layernorm.weight"] = found[here + "post_attention_layernorm.weight"] = [hidden]
+    return found
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "llama-3.1-8b",
+        "llama-3.2-1b",
+        "llama-2-7b",
+        "mistral-7b",
+        "qwen2.5-7b",
+        "qwen3-0.6b",
+        "qwen3-32b",
+        "deepseek-coder-33b",
+    ],
+)
+def test_a_name_its_configuration_and_its_files_need_the_same(name: str, tmp_path: Path) -> None:
+    row, entries, at = ROWS[name], {}, 0
+    for tensor, shape in tensors(row).items():
+        size = 2 * shape[0] * (shape[1] if len(shape) == 2 else 1)
+        entries[tensor] = {"dtype": "BF16", "shape": shape, "data_offsets": [at, at + size]}
+        at += size
+    head = json.dumps(entries).encode()
+    path = tmp_path / "model.safetensors"
+    with path.open("wb") as stream:
+        stream.write(struct.pack("<Q", len(head)) + head)
+        stream.truncate(8 + len(head) + at)  # nothing lies in it
+    alone, by_name = needed(str(path)), needed(name)
+    written(tmp_path, {**row["config"], "torch_dtype": "bfloat16"})
+    for found in (alone, needed(str(tmp_path)), needed(str(tmp_path / "config.json"))):
+        assert found.value == pytest.approx(by_name.value, rel=0.01)
+        assert found.of("KV cache") == by_name.of("KV cache")
+    assert needed(str(tmp_path)).of("weights") == pytest.approx(at, abs=1)
+
+
+# encoders and diffusion -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name", ["bert-large", "bge-m3", "vit-base", "clip-vit-base-patch32", "flux.1-dev", "sdxl", "sd1.5"]
+)
+def test_what_writes_no_text_has_memory_and_no_tokens_a_second(name: str) -> None:
+    found = answer.size(answer.Question(model=name, job=memory.Inference(context=77), card="H100 SXM5 80GB"))
+    assert found["speed"] == []
+    assert found["most"] == {"batch": 0, "context": 0, "users": 0}
+    assert next(part["value"] for part in found["memory"] if part["name"] == "KV cache") == 0
+    assert (
+        next(part["value"] for part in found["memory"] if part["name"] == "weights")
+        == 2 * ROWS[found["model"]["name"]]["parameters"]
+    )
+
+
+def test_what_writes_no_text_is_not_offloaded() -> None:
+    with pytest.raises(BadInput, match=r"flux\.1-dev writes none"):
+        answer.size(answer.Question(model="flux-dev", job=memory.Inference(), card="GeForce RTX 4090", offload=True))
+
+
+@pytest.mark.parametrize(("name", "what"), [("bert-large", "an encoder"), ("flux-dev", "a diffusion model")])
+def test_training_of_what_writes_no_text_is_refused(name: str, what: str) -> None:
+    with pytest.raises(BadInput, match=f"is {what}, whose training is not counted"):
+        answer.size(answer.Question(model=name, job=memory.Training(), card="H100 SXM5 80GB"))
+
+
+# what cannot be ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["mamba", "nemotron_h", "t5", "rwkv7", "jamba"])
+def test_a_family_that_is_not_counted_is_refused_by_its_name_with_what_is(kind: str) -> None:
+    with pytest.raises(BadInput, match=f"model_type '{kind}' is none whose shape is known") as raised:
+        config.read({**ROWS["llama-3.1-8b"]["config"], "model_type": kind}, "x")
+    assert "llama" in raised.value.suggestions[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "said"),
+    [
+        ("llama-3.3-nemotron-super-49b", {"block_configs": [3]}, "one entry for each of the 80 layers"),
+        ("deepseek-v4-flash", {"q_lora_rank": None}, "q_lora_rank has to be a whole number"),
+        ("deepseek-v4-flash", {"o_groups": 10**9}, "o_groups has to be a whole number"),
+        ("whisper-large-v3", {"decoder_layers": 1.5}, "decoder_layers has to be a whole number"),
+        ("kimi-k3", {"linear_attn_config": {"kda_layers": [1]}}, "does not say num_heads"),
+    ],
+)
+def test_what_a_family_has_to_say_is_asked_for(name: str, change: dict[str, Any], said: str) -> None:
+    with pytest.raises(BadInput, match=said):
+        config.read({**ROWS[name]["config"], **change}, "x")
+
+
+def test_lists_that_say_nothing_are_read_as_nothing() -> None:
+    for change in ({"compress_ratios": "x"}, {"compress_ratios": [None] * 43}):
+        assert architecture.parameters(config.read({**ROWS["deepseek-v4-flash"]["config"], **change}, "x")) > 2.8e11
+    blocks = [{"attention": 3}, {"ffn": {"ffn_mult": -1}}] * 40
+    assert (
+        architecture.parameters(
+            config.read({**ROWS["llama-3.3-nemotron-super-49b"]["config"], "block_configs": blocks}, "x")
+        )
+        > 0
+    )
