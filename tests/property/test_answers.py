@@ -18,6 +18,7 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.stack import Stack
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import alternatives, images
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.log import Log
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.machine import ASSUMPTIONS
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.possible import Possible, Trials
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
 from tests.property import naive, nearer, remedies
@@ -36,7 +37,7 @@ def _described(card: str, os: str, *wants: str, today: str = "2026-11-20", **mor
     return Question({**machine, **more}, wants)
 
 
-JETSON = _described("Jetson AGX Thor (T5000)", "ubuntu-22.04", "container-toolkit", today="2027-02-01")
+JETSON = _described("Jetson AGX Thor (T5000)", "ubuntu-22.04", "container-toolkit", today="2027-02-01", arch="aarch64")
 
 
 # Wheels beside a toolkit that compiles no extensions for them: two versions that hardly ever are drawn together.
@@ -154,6 +155,27 @@ def test_a_wish_that_can_be_met_is_never_held_for_impossible(question: Question,
                 assert possible(other, []), part.name
     if resolver.stack_for(machine, wish, RULES) is not None:
         assert possible(wish, [])
+
+
+def _decided(answer: dict[str, Any]) -> dict[str, Any]:
+    """An answer without what only says that something is assumed, and without remedies: another Python is one only where nobody stated
+    which the machine has.
+    """
+    conflicts = [{**each, "remedy": None} for each in answer.get("conflicts", ())]
+    return {**answer, "assumed": None, "conflicts": conflicts, "why": [each["rule"] for each in answer.get("why", ())]}
+
+
+@example(_described("GeForce GTX 950", "ubuntu-24.04", "dali==1.22.0"))
+@given(questions)
+def test_to_state_what_was_assumed_changes_nothing(question: Question) -> None:
+    assume("facts" not in question.machine)
+    answer = answered(question)
+    where = machine_of(question, wish_of(question))
+    taken = resolver.assumed(where, wish_of(question), RULES)
+    words = {key: str(value).lower() for key, value in taken.items() if key in ASSUMPTIONS}
+    stated = [*question.machine["assume"], *(f"{key}={value}" for key, value in words.items())]
+    again = answer_to(Question({**question.machine, "assume": stated}, question.wants))
+    assert _decided(again) == _decided(answer)
 
 
 @settings(max_examples=50, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
