@@ -37,6 +37,8 @@ _METAL_PROGRAMS: dict[str, tuple[str, ...]] = {
 }
 _SYSTEM_PATH = ":/usr/sbin:/sbin"
 _START_LIMIT_SECONDS = 60
+# A new machine often upgrades itself (unattended-upgrades): wait for its lock, in seconds, instead of failing.
+_WAIT = ("-o", "DPkg::Lock::Timeout=600")
 _LOG = Path("/var/log/gpuwright-sim-dockerd.log")
 
 
@@ -126,7 +128,7 @@ def _install(packages: list[str], reason: str) -> None:
         )
     say(f"{reason}: installing {', '.join(packages)} (apt-get)")
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    command = _as_root("apt-get", "install", "-qy", "--no-install-recommends", *packages)
+    command = _as_root("apt-get", *_WAIT, "install", "-qy", "--no-install-recommends", *packages)
     if run(command, check=False, env=environment).returncode != 0:
         run(_as_root("apt-get", "update", "-q"), env=environment)
         run(command, env=environment)
