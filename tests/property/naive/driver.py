@@ -233,6 +233,9 @@ def better_branches(machine: Any, wants: Sequence[str], answer: Mapping[str, Any
         return []
     if machine.kept and machine.kept["branch"] == driver["branch"]:
         return []  # what is in force stays
+    there = machine.driver.version if machine.driver else ""
+    if machine.nvswitch and there.startswith(f"{driver['branch']}."):
+        return []  # a driver that works only lacks its fabric manager
     chosen = next(each for each in rows("driver_branches", "rows") if each["branch"] == driver["branch"])
     better = []
     for branch in rows("driver_branches", "rows"):
