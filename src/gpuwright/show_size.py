@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gpuwright.size_there import Fleet
-    from gpuwright.sizing.answer import Answer, Change, Option
+    from gpuwright.sizing.answer import Answer, Change, Option, Price
     from gpuwright.sizing.figures import Figure
 
 _FITS = {"yes": ("fits", "green"), "tight": ("fits only just", "yellow"), "no": ("does not fit", "red")}
@@ -83,6 +83,8 @@ def _verdict(found: Answer, width: int) -> None:
     word, colour = _FITS[found["fits"]]
     text = first(found).replace(word, console.colour(word, colour), 1)
     console.out(console.paragraph(text, indent=0, width=width))
+    if cards := found["recommended"]:
+        console.out(console.paragraph(f"{counted(cards)}, {recommended(cards)}", bullet="recommended: ", width=width))
     name = console.colour(str(found["model"]["name"]), "bold")
     console.out(console.paragraph(f"{name}: {job(found)}", width=width))
     console.out(console.paragraph(f"a card holds {_between(found['needed'])}{_most(found)}", width=width))
@@ -95,8 +97,10 @@ def _verdict(found: Answer, width: int) -> None:
 
 
 def first(found: Answer) -> str:
-    """The answer in a line: of one card first, where one is named, and then of the smallest number that does."""
-    cost = f"; {price(found)}" if found["ok"] and found["price"] else ""
+    """The answer in a line: of one card first, where one is named, then of the smallest number that does, then what to take instead."""
+    cost = f"; {price(found['price'])}" if found["ok"] and found["price"] else ""
+    if instead := other(found):
+        cost += f"; recommended: {counted(instead)}, {price(instead['price'])}"
     one = found["one"]
     if one is None:
         return f"{'yes' if found['ok'] else 'no'}: {verdict(found)}{cost}"
@@ -116,10 +120,31 @@ def verdict(found: Answer) -> str:
     )
 
 
-def price(found: Answer) -> str:
-    """What these cards cost, in short."""
-    known = found["price"]
-    return f"from ${known['usd_hour']:,.2f} an hour" if known else ""
+def other(found: Answer) -> Option | None:
+    """The cards that are recommended, where the answer is about other ones."""
+    instead = found["recommended"]
+    here = (found["gpu"], found["cards"])
+    return instead if instead and (not found["ok"] or (instead["gpu"], instead["cards"]) != here) else None
+
+
+def counted(cards: Option) -> str:
+    """Cards in words: how many of which."""
+    return cards["gpu"] if cards["cards"] == 1 else f"{cards['cards']} × {cards['gpu']}"
+
+
+def price(known: Price | None) -> str:
+    """What cards cost, in short."""
+    return f"from ${known['usd_hour']:,.2f} an hour" if known else "nobody says a price"
+
+
+def recommended(cards: Option) -> str:
+    """How much of the recommended cards the job takes, what they cost, and where that is had."""
+    room = f"{gib(cards['bytes_per_card'])} of {gib(cards['room_per_card'])} a card"
+    known = cards["price"]
+    if known is None:
+        return f"{room}; nobody says a price"
+    tokens = f", {usd(known['usd_million'])} a million tokens" if known["usd_million"] else ""
+    return f"{room}; {usd(known['usd_hour'])} an hour{tokens} ({known['how']})"
 
 
 def _most(found: Answer) -> str:

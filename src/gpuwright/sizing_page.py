@@ -72,8 +72,9 @@ def size(found: Answer) -> str:
     return _render(
         title=f"size {found['model']['name']}",
         heading=f"{found['model']['name']}: {show_size.job(found)}",
-        verdict=show_size.verdict(found),
-        tone=found["fits"],
+        verdict=show_size.first(found),
+        tone="no" if found["one"] and found["one"]["fits"] == "no" else found["fits"],
+        recommended=_recommended(found),
         notes=[row["text"] for row in [*found.get("conflicts", ()), *found["warnings"]]],
         bar=_bar(found),
         plot=None,
@@ -106,6 +107,7 @@ def cost(found: CostAnswer) -> str:
         title=f"cost {found['cards']} × {found['gpu']}",
         heading=f"What {found['cards']} × {found['gpu']} cost",
         verdict=found["verdict"],
+        recommended=None,
         tone="no" if found["pays"] is False and found["size"] is None else "yes",
         notes=[*show_cost.counted(found), *(row["text"] for row in found["warnings"])],
         bar=None,
@@ -114,6 +116,12 @@ def cost(found: CostAnswer) -> str:
         sources=[each["source"] for each in [*found["rent"][:_FEW], *found["own"]]],
         updated=found["updated"],
     )
+
+
+def _recommended(found: Answer) -> dict[str, str] | None:
+    """The one card to take, in large letters."""
+    cards = found["recommended"]
+    return {"cards": show_size.counted(cards), "text": show_size.recommended(cards)} if cards else None
 
 
 def _figures(title: str, rows: Iterable[Figure]) -> Table:

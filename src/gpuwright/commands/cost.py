@@ -122,7 +122,7 @@ def _refuse_options_of_a_model(args: argparse.Namespace) -> None:
 def _as_many_as_fit(question: Question, job: Inference, found: Answer) -> Answer:
     """The same cards with as many sequences at once as they hold: what a machine that serves many is paid for."""
     own = tuple(card for card in question.own if card.name == found["gpu"])
-    here = replace(question, card=found["gpu"], own=own, count=found["cards"])
+    here = replace(question, alone=True, card=found["gpu"], own=own, count=found["cards"])
 
     def too_many(batch: int) -> bool:
         return answer.size(replace(here, job=replace(job, batch=batch)))["fits"] != "yes"

@@ -182,7 +182,7 @@ def idle(args: argparse.Namespace, found: answer.Answer) -> list[dict[str, str]]
     model = models.named(args.model)
 
     def on_these(given: argparse.Namespace) -> answer.Question:
-        return replace(question(given, model), assumed=(), card=found["gpu"], count=found["cards"])
+        return replace(question(given, model), alone=True, assumed=(), card=found["gpu"], count=found["cards"])
 
     asked = on_these(args)
     here = answer.size(asked)

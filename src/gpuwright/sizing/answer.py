@@ -6,7 +6,19 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 from gpuwright.errors import BadInput
-from gpuwright.sizing import advice, architecture, cards, fitting, hosting, memory, models, offers, speeds, tables
+from gpuwright.sizing import (
+    advice,
+    architecture,
+    cards,
+    costing,
+    fitting,
+    hosting,
+    memory,
+    models,
+    offers,
+    speeds,
+    tables,
+)
 from gpuwright.sizing.cards import IN_A_MACHINE
 from gpuwright.sizing.figures import Figure, Range, figure
 from gpuwright.sizing.most import Most, most
@@ -14,6 +26,8 @@ from gpuwright.sizing.offers import Option, Price
 from gpuwright.sizing.units import GIB
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from gpuwright.sizing.advice import Change
     from gpuwright.sizing.architecture import Architecture
     from gpuwright.sizing.cards import Card
@@ -53,6 +67,7 @@ class Answer(TypedDict):
     speed: list[Figure]
     machine: list[Figure]
     price: Price | None
+    recommended: Option | None
     warnings: list[dict[str, str]]
     conflicts: NotRequired[list[dict[str, str]]]
     updated: str
@@ -80,6 +95,7 @@ class Question:
         in_host: cards of a machine.
         offload: whether weights may be in the memory of the host.
         shape: of the model, where it was read already.
+        alone: whether no other cards are looked at where one that is named does not hold the job.
     """
 
     model: str
@@ -99,6 +115,7 @@ class Question:
     in_host: int = IN_A_MACHINE
     offload: bool = False
     shape: Architecture | None = None
+    alone: bool = False
 
 
 def size(question: Question) -> Answer:
@@ -117,13 +134,31 @@ def size(question: Question) -> Answer:
     asked = speeds.Asked(question.tokens, question.mfu, question.measured, question.in_host)
     named = bool(question.own or question.card)
     candidates = _candidates(question)
-    fits = [found for card in candidates for found in fitting.smallest(wanted, card)]
-    options = [(found, offers.option(shape, asked, found)) for found in fits]
+    options = _offers(wanted, asked, candidates)
     best = offers.chosen(options, named=named)
     if best is None:
         card = candidates[0] if named else max(candidates, key=lambda each: (each.memory, each.bandwidth))
         best = fitting.nearest(wanted, card)
-    return _answer(wanted, question, asked, best, [cells for _found, cells in options])
+    answer = _answer(wanted, question, asked, best, [cells for _found, cells in options])
+    if not named:
+        answer["recommended"] = next((cells for found, cells in options if found is best), None)
+    elif not (question.alone or question.most) and (answer["one"] or not answer["ok"]):
+        answer["recommended"] = _instead(replace(wanted, count=0), asked)
+    return answer
+
+
+def _offers(wanted: fitting.Wanted, asked: speeds.Asked, candidates: Iterable[Card]) -> list[tuple[Found, Option]]:
+    """The cards of these that the job fits on, with what they cost."""
+    fits = [found for card in candidates for found in fitting.smallest(wanted, card)]
+    return [(found, offers.option(wanted.shape, asked, found)) for found in fits]
+
+
+def _instead(wanted: fitting.Wanted, asked: speeds.Asked) -> Option | None:
+    """The cards with a price that are chosen where nobody names one; None where the job fits on none of them."""
+    priced = costing.priced()
+    options = _offers(wanted, asked, [card for card in _usual() if card.name in priced])
+    best = offers.chosen(options, named=False)
+    return next((cells for found, cells in options if found is best), None)
 
 
 def refuse(question: Question) -> Architecture:
@@ -152,13 +187,18 @@ def _candidates(question: Question) -> list[Card]:
     if question.own:
         return list(question.own)
     if question.card is None:
-        return [card for name in question.among or cards.usual() if (card := cards.known().get(name))]
+        return _usual(question.among)
     found = cards.known().get(question.card)
     if found is None:
         raise BadInput(
             f"the tables do not know the memory and the bandwidth of {question.card}", ["name a card near to it"]
         )
     return [replace(found, memory=question.memory) if question.memory else found]
+
+
+def _usual(among: tuple[str, ...] = ()) -> list[Card]:
+    """Those that people choose from."""
+    return [card for name in among or cards.usual() if (card := cards.known().get(name))]
 
 
 # the answer -------------------------------------------------------------------------------------------
@@ -193,6 +233,7 @@ def _answer(
         "speed": speeds.speeds(shape, asked, best),
         "machine": _machine(shape, best),
         "price": offers.price(shape, asked, best),
+        "recommended": None,
         "warnings": [
             *_of_card(question, best, options),
             *advice.warnings(shape, best, question.in_host, offload=question.offload),

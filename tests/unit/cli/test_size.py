@@ -271,7 +271,48 @@ def test_the_first_line_says_yes_or_no_on_what_and_for_how_much(
     done = gpuwright("size", *words.split())
     line = " ".join(done.out.split("\n  ", maxsplit=1)[0].split())
     assert line.startswith(first)
-    assert ("an hour" in line) is (done.code == 0 and "3060" not in words)
+    assert ("an hour" in line) is ("3060" not in words)
+
+
+@pytest.mark.parametrize(
+    ("words", "cards"),
+    [
+        # The answer itself where no card is named; another one where the one that is named does not hold the job.
+        ("llama-3.1-70b", (1, "H200 SXM")),
+        ("llama-3.1-70b --gpu 4090", (1, "H200 SXM")),
+        ("llama-3.1-70b --gpu 4090 --gpus 2", (1, "H200 SXM")),
+        ("llama-3.1-70b --gpu 4090 --gpus 8", None),
+        ("llama-3.1-8b --gpu 4090", None),
+        ("llama-3.1-8b --gpu 3090+3060", None),
+    ],
+)
+def test_cards_with_a_price_are_recommended_where_those_that_are_named_do_not_do(
+    words: str, cards: tuple[int, str] | None, gpuwright: Callable[..., Any]
+) -> None:
+    found = gpuwright("size", *words.split(), "--json").json["recommended"]
+    said = " ".join(gpuwright("size", *words.split()).out.split())
+    assert ("recommended" in said) is (cards is not None)
+    if cards is None:
+        assert found is None
+        return
+    assert (found["cards"], found["gpu"], found["fits"]) == (*cards, "yes")
+    price = found["price"]
+    assert (
+        f"recommended: H200 SXM, 136.3 GiB of 139.3 GiB a card; {price['usd_hour']} USD an hour, "
+        f"{price['usd_million']:.2f} USD a million tokens ({price['how']}) " in said
+    )
+    first = said[: said.index(" recommended: H200 SXM, 136.3")]
+    assert first.endswith(f"from ${price['usd_hour']} an hour")
+    assert ("; recommended: H200 SXM, from" in first) is ("--gpu" in words)
+
+
+def test_what_is_asked_for_is_not_recommended_again_in_the_first_line(gpuwright: Callable[..., Any]) -> None:
+    """Of the card that is named more are needed, and it is the right one."""
+    done = gpuwright("size", "llama-3.1-405b", "--gpu", "b300")
+    first = " ".join(done.out.split("\n  ", maxsplit=1)[0].split())
+    assert first.startswith("no on one B300 SXM6 ")
+    assert "recommended" not in first
+    assert "recommended: 4 × B300 SXM6, " in done.out
 
 
 def test_help_begins_with_five_examples_that_answer_and_has_nothing_of_other_verbs(

@@ -51,6 +51,28 @@ def test_it_shows_what_the_terminal_shows(page: Callable[..., str], gpuwright: C
     assert text.count("<rect") == len(answer["memory"])
 
 
+@pytest.mark.parametrize(
+    ("words", "tone", "first", "cards"),
+    [
+        (("size", "llama-3.1-70b"), "yes", "yes: fits on H200 SXM: ", "H200 SXM"),
+        (("size", "llama-3.1-70b", "--gpu", "4090"), "no", "no on one GeForce RTX 4090 (", "H200 SXM"),
+        (("size", "llama-3.1-405b", "--gpu", "4090", "--gpus", "1"), "no", "no: does not fit on ", "4 × B300 SXM6"),
+        (("size", "llama-3.1-8b", "--gpu", "4090"), "yes", "yes: fits on GeForce RTX 4090: ", None),
+        (("cost", "llama-3.1-8b", "--gpu", "l4"), "yes", "yes: llama-3.1-8b fits on 1 × L4, ", None),
+    ],
+)
+def test_a_page_begins_with_the_answer_and_the_cards_to_take(
+    words: tuple[str, ...], tone: str, first: str, cards: str | None, page: Callable[..., str]
+) -> None:
+    text = page(*words)
+    (heading,) = re.findall(r'<main>\s*<section>\s*<h1 class="(\w+)">([^<]+)</h1>', text)
+    assert heading[0] == tone
+    assert heading[1].startswith(first)
+    assert "an hour" in heading[1]
+    taken = re.findall(r"recommended</span> <b>([^<]+)</b> [^<]+ a card; [\d.]+ USD an hour, ", text)
+    assert taken == ([cards] if cards else [])
+
+
 def test_the_parts_of_the_bar_stand_beside_each_other_up_to_what_is_needed(
     page: Callable[..., str], gpuwright: Callable[..., Any]
 ) -> None:

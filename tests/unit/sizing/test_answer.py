@@ -584,3 +584,25 @@ def test_the_model_is_told_by_what_decides() -> None:
         "shape_assumed": False,
     }
     assert of("7B", memory.Inference(), H100)["model"]["shape_assumed"] is True
+
+
+def test_nothing_is_recommended_for_cards_that_are_there_or_where_no_card_does() -> None:
+    """Nobody asked what to buy for the cards of a host."""
+    one = ask("llama-3.1-70b", memory.Inference(), "GeForce RTX 4090", 1)
+    assert one["fits"] == "no"
+    assert one["recommended"] is not None
+    assert ask("llama-3.1-70b", memory.Inference(), "GeForce RTX 4090", most=2)["recommended"] is None
+    assert ask("llama-3.1-70b", memory.Inference(), "GeForce RTX 4090", 1, alone=True)["recommended"] is None
+    huge = ask("9000000B", memory.Inference(), "GeForce RTX 4090", 1)
+    assert (huge["fits"], huge["recommended"]) == ("no", None)
+    assert ask("9000000B", memory.Inference(), None)["recommended"] is None
+
+
+def test_what_is_recommended_has_a_price_and_is_what_would_be_chosen_without_a_name() -> None:
+    for job in (memory.Inference(), memory.Training()):
+        free = ask("llama-3.1-70b", job, None)
+        here = {"gpu": free["gpu"], "cards": free["cards"], "price": free["price"]}
+        assert free["recommended"] is not None
+        assert here.items() <= free["recommended"].items()
+        assert here["price"] is not None
+        assert ask("llama-3.1-70b", job, "GeForce RTX 3060 12GB", 1)["recommended"] == free["recommended"]
