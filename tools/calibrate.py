@@ -39,7 +39,11 @@ _ENDS = {
     "gap": (1e-6, 3e-4),
     "sequence": (1e-6, 5e-4),
     "expert": (1e-6, 5e-4),
+    "newer": (0.2, 1.0),
+    "unpacks": (0.2, 1.0),
 }
+#: Of an engine that copies keys and values many times in a step.
+_COPIES = (0.1, 0.95)
 _STEPS = (1.3, 1.1, 1.03)
 
 
@@ -154,10 +158,11 @@ def _improve(now: dict[str, engines.Engine], name: str, off: Callable[[], float]
         better = True
         while better:
             better = False
-            for figure, (least, most) in _ENDS.items():
+            for figure, ends in _ENDS.items():
                 value = getattr(now[name], figure)
-                # What is told to be nothing, or less than any engine with pages has, stays.
-                for other in (value * step, value / step) if value >= least else ():
+                least, most = _COPIES if figure == "caches" and now[name].repeats else ends
+                # What is told to be nothing, or all, stays.
+                for other in (value * step, value / step) if least <= value != 1 else ():
                     before = now[name]
                     now[name] = replace(before, **{figure: min(max(other, least), most)})
                     found = off()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import plotille
 from rich.text import Text
+
+from gpuwright import braille
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 _COLOURS = ("green", "cyan", "magenta", "yellow", "blue", "red", "bright_green", "bright_cyan", "bright_magenta")
 #: What stands for a card where there are no colours.
 _MARKS = "0123456789abcdefghijklmnopqrstuvwxyz"
-_HEIGHT = 10
 # Columns beside the dots: the numbers, and the end of the axis.
 _BESIDE = 20
 #: Every ten columns have an hour below them; in these widths a whole one.
@@ -26,8 +26,6 @@ _WIDTHS = (120, 80, 60, 40)
 #: Minutes between two values that have none between them: the log has one a minute, and a late one is no gap.
 _GAP = 2.5
 _DAY = 24 * 60
-#: What the steps of a scale are, times a power of ten.
-_STEPS = (1, 2, 2.5, 4, 5, 8, 10)
 
 #: Minutes since midnight, and the value then.
 Point = tuple[float, float]
@@ -95,12 +93,6 @@ def cards(day: Day) -> dict[float, str]:
     return dict(sorted(found.items()))
 
 
-def scale_end(top: float) -> float:
-    """Where a scale ends that holds the value, so that each of its steps is a round number."""
-    size = 10 ** math.floor(math.log10(top / _HEIGHT))
-    return next(_HEIGHT * step * size for step in _STEPS if _HEIGHT * step * size >= top)
-
-
 def _text(*lines: str) -> Text:
     """Lines in plotille's colours. The names in them are those of a clean log."""
     return Text.from_ansi("\n".join(lines), no_wrap=True, overflow="crop")
@@ -139,20 +131,9 @@ def _drawn(
     values = [value for points in series.values() for _minute, value in points]
     if not values:
         return [f"{plot.title}: no card told it on this day"]
-    figure = plotille.Figure()
-    figure.width = next((each for each in _WIDTHS if each + _BESIDE <= width), _WIDTHS[-1])
-    figure.height = _HEIGHT
-    figure.with_colors = any(colour for colour, _mark in looks.values())
-    figure.origin = False
-    figure.x_label, figure.y_label = "h", plot.unit
-    figure.set_x_limits(0, _DAY)
-    figure.set_y_limits(0, scale_end(max(plot.top, *values)))
-    figure.x_ticks_fkt = lambda low, _high: f"{int(low) // 60:02d}:{int(low) % 60:02d}"
-    figure.y_ticks_fkt = lambda low, _high: f"{round(low, 2):g}"
-    for card, points in series.items():
-        colour, mark = looks[card]
-        for part in gaps(points):
-            xs, ys = zip(*part, strict=True)
-            figure.plot(xs, ys, lc=colour or "white", marker=mark)
-    # Blank dots to the right of all that is drawn are no part of it.
-    return [plot.title, *(line.rstrip(" \u2800") for line in figure.show().splitlines())]
+    top = braille.scale_end(max(plot.top, *values))
+    across = braille.Axis(_DAY, "h", lambda minute: f"{int(minute) // 60:02d}:{int(minute) % 60:02d}")
+    up = braille.Axis(top, plot.unit, lambda value: f"{round(value, 2):g}")
+    lines = [braille.Line(part, *looks[card]) for card, points in series.items() for part in gaps(points)]
+    columns = next((each for each in _WIDTHS if each + _BESIDE <= width), _WIDTHS[-1])
+    return [plot.title, *braille.drawn(lines, across, up, columns)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpuwright import console, show, show_size
+from gpuwright import braille, console, show, show_size
 from gpuwright.show_size import spread
 from gpuwright.sizing.cost_answer import period, usd
 from gpuwright.sizing.costing import OLD
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 #: Ways that are shown; the answer of `--json` has all.
 _FEW = 10
-_HEIGHT = 10
 _COLOURS = ("green", "cyan", "magenta", "yellow", "blue", "red")
 
 
@@ -138,37 +137,23 @@ def drawn(found: CostAnswer) -> list[Line]:
 
 def _plot(found: CostAnswer, width: int) -> None:
     """What has been paid by each month."""
-    import plotille
-    from rich.text import Text
-
-    from gpuwright.day_plot import scale_end
-
     lines = drawn(found)
     if len(lines) < 2:
         return
+    import plotille
+    from rich.text import Text
+
     most = max(point[1] for line in lines for point in line["points"])
     scale, unit = (1000, "k USD") if most >= 20_000 else (1, "USD")
     colours = console.screen().is_terminal
-    figure = plotille.Figure()
-    figure.width, figure.height, figure.with_colors, figure.origin = width - 30, _HEIGHT, colours, False
-    figure.x_label, figure.y_label = "months", unit
-    figure.set_x_limits(0, found["months"])
-    figure.set_y_limits(0, scale_end(most / scale))
-    figure.x_ticks_fkt = lambda low, _high: f"{low:.0f}"
-    figure.y_ticks_fkt = lambda low, _high: f"{low:,.0f}"
     console.out("what has been paid by the end of each month")
+    shown = []
     for number, line in enumerate(lines):
-        months, paid = zip(*line["points"], strict=True)
-        colour = _COLOURS[number % len(_COLOURS)]
-        figure.plot(
-            months, [each / scale for each in paid], lc=colour, marker=None if colours else chr(ord("a") + number)
-        )
-        mark = plotille.color(
-            f"{'⠤⠤' if colours else chr(ord('a') + number)} {line['name']}", fg=colour, no_color=not colours
-        )
-        console.draw(Text.from_ansi(f"  {mark}"))
-    console.draw(
-        Text.from_ansi(
-            "\n".join(row.rstrip(" \u2800") for row in figure.show().splitlines()), no_wrap=True, overflow="crop"
-        )
-    )
+        colour, mark = (_COLOURS[number % len(_COLOURS)], None) if colours else (None, chr(ord("a") + number))
+        shown.append(braille.Line([(month, paid / scale) for month, paid in line["points"]], colour, mark))
+        key = plotille.color(f"{mark or '⠤⠤'} {line['name']}", fg=colour, no_color=not colours)
+        console.draw(Text.from_ansi(f"  {key}"))
+    across = braille.Axis(found["months"], "months", lambda each: f"{each:.0f}")
+    up = braille.Axis(braille.scale_end(most / scale), unit, lambda each: f"{each:,.0f}")
+    rows = braille.drawn(shown, across, up, width - 30)
+    console.draw(Text.from_ansi("\n".join(rows), no_wrap=True, overflow="crop"))

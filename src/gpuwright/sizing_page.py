@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
-from gpuwright import __version__, console, paths, show, show_cost, show_size
+from gpuwright import __version__, braille, console, paths, show, show_cost, show_size
 from gpuwright.errors import BadInput
 from gpuwright.show_size import spread
 from gpuwright.sizing.cost_answer import period
@@ -154,12 +154,10 @@ def _bar(found: Answer) -> dict[str, object]:
 
 def _plot(lines: Sequence[Line]) -> dict[str, object] | None:
     """USD over months, with round numbers on its axes."""
-    from gpuwright.day_plot import scale_end
-
     drawn = [line for line in lines if len(line["points"]) > 1]
     if not drawn:
         return None
-    top = scale_end(max(max(paid for _month, paid in line["points"]) for line in drawn))
+    top = braille.scale_end(max(max(paid for _month, paid in line["points"]) for line in drawn))
     months = max(line["points"][-1][0] for line in drawn)
 
     def place(month: float, paid: float) -> tuple[float, float]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import date
 from typing import TYPE_CHECKING
 
-from gpuwright import console, exits, knowledge, show_cost, sizing_page
+from gpuwright import console, exits, knowledge, show_cost
 from gpuwright.commands import size
 from gpuwright.errors import BadInput
 from gpuwright.sizing import answer, cost_answer, costing, memory, prices, units
@@ -37,6 +37,8 @@ def run(args: argparse.Namespace) -> int:
         return _refuse(sized, as_json=args.json)
     found = cost_answer.cost(_asked(args, sized))
     if args.html:
+        from gpuwright import sizing_page
+
         sizing_page.write(args.html, sizing_page.cost(found))
     if args.json:
         console.json_document(found)
@@ -125,7 +127,7 @@ def _as_many_as_fit(question: Question, job: Inference, found: Answer) -> Answer
     here = replace(question, alone=True, card=found["gpu"], own=own, count=found["cards"])
 
     def too_many(batch: int) -> bool:
-        return answer.size(replace(here, job=replace(job, batch=batch)))["fits"] != "yes"
+        return answer.fits(replace(here, job=replace(job, batch=batch))) != "yes"
 
     many = max(bisect_left(range(1, _MOST_AT_ONCE + 1), True, key=too_many), 1)
     full = answer.size(replace(here, job=replace(job, batch=many)))

@@ -5,10 +5,14 @@ from __future__ import annotations
 import argparse
 import re
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from gpuwright import card_looks, console, exits, hostrun, knowledge, show_size, size_there, sizing_page
+from gpuwright import console, exits, knowledge, show_size
 from gpuwright.errors import BadInput
 from gpuwright.sizing import answer, cards, engines, formats, memory, models, tables, units
+
+if TYPE_CHECKING:
+    from gpuwright.size_there import Fleet
 
 #: Options that have a value although nobody gave one, as the answer names them.
 _ASSUMED = ("context", "batch", "weights", "engine")
@@ -39,14 +43,15 @@ _MOST = 10_000_000
 
 def run(args: argparse.Namespace) -> int:
     """Answer and show it."""
-    hostrun.refuse_limit_alone(args)
-    if args.here or args.inventory:
+    if args.here or args.inventory or args.limit:
         return _there(args)
     if args.extra_vars or args.vault_password_file or args.ansible_options:
         raise BadInput("-e, --vault-password-file and `--` are for the hosts of an inventory: give one with -i")
     found = answer.size(question(args))
     found["warnings"] += idle(args, found)
     if args.html:
+        from gpuwright import sizing_page
+
         sizing_page.write(args.html, sizing_page.size(found))
     if args.json:
         console.json_document(found)
@@ -56,7 +61,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _there(args: argparse.Namespace) -> int:
-    """Answer for cards that are there."""
+    """Answer for cards that are there. What looks at hosts is loaded here alone: most answers need none of it."""
+    from gpuwright import card_looks, hostrun, size_there
+
+    hostrun.refuse_limit_alone(args)
     if args.gpu or args.gpus or args.preset:
         raise BadInput("--here and -i are about the cards that are there: leave out --gpu, --gpus and --preset")
     if args.html:
@@ -76,7 +84,7 @@ def _there(args: argparse.Namespace) -> int:
     return code
 
 
-def exit_code(found: size_there.Fleet) -> int:
+def exit_code(found: Fleet) -> int:
     """Done where it fits on a host or on several together; failed where one could not be asked; else refused."""
     answers = [each for host in found["hosts"].values() for each in host["answers"]] + found["together"]
     if any(each["ok"] for each in answers):

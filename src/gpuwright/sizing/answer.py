@@ -124,19 +124,11 @@ def size(question: Question) -> Answer:
     Raises:
         BadInput: there is no such model or card, or a job that cannot be.
     """
-    shape = refuse(question)
-    if question.card and question.own:
-        one = tuple(card for card in question.own if card.name == question.card)
-        question = replace(question, own=one or question.own)
-    wanted = fitting.Wanted(
-        shape, question.job, question.count, question.most, question.in_host, offload=question.offload
-    )
-    asked = speeds.Asked(question.tokens, question.mfu, question.measured, question.in_host)
+    question = _meant(question)
+    wanted, asked, options, best = _looked_at(question)
     named = bool(question.own or question.card)
-    candidates = _candidates(question)
-    options = _offers(wanted, asked, candidates)
-    best = offers.chosen(options, named=named)
     if best is None:
+        candidates = _candidates(question)
         card = candidates[0] if named else max(candidates, key=lambda each: (each.memory, each.bandwidth))
         best = fitting.nearest(wanted, card)
     answer = _answer(wanted, question, asked, best, [cells for _found, cells in options])
@@ -145,6 +137,33 @@ def size(question: Question) -> Answer:
     elif not (question.alone or question.most) and (answer["one"] or not answer["ok"]):
         answer["recommended"] = _instead(replace(wanted, count=0), asked)
     return answer
+
+
+def fits(question: Question) -> str:
+    """Whether it fits, as `size` says it: for who asks often, and for nothing else."""
+    best = _looked_at(_meant(question))[3]
+    return best.fits if best else "no"
+
+
+def _meant(question: Question) -> Question:
+    """The question about that card of several with a name that is meant."""
+    if not question.card or not question.own:
+        return question
+    one = tuple(card for card in question.own if card.name == question.card)
+    return replace(question, own=one or question.own)
+
+
+def _looked_at(
+    question: Question,
+) -> tuple[fitting.Wanted, speeds.Asked, list[tuple[Found, Option]], Found | None]:
+    """What is asked for, the cards that it fits on, and those of them that the answer is about."""
+    shape = refuse(question)
+    wanted = fitting.Wanted(
+        shape, question.job, question.count, question.most, question.in_host, offload=question.offload
+    )
+    asked = speeds.Asked(question.tokens, question.mfu, question.measured, question.in_host)
+    options = _offers(wanted, asked, _candidates(question))
+    return wanted, asked, options, offers.chosen(options, named=bool(question.own or question.card))
 
 
 def _offers(wanted: fitting.Wanted, asked: speeds.Asked, candidates: Iterable[Card]) -> list[tuple[Found, Option]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -238,6 +239,7 @@ class Architecture:
 # parameters -------------------------------------------------------------------------------------------
 
 
+@lru_cache(maxsize=64)
 def parameters(shape: Architecture) -> float:
     """All parameters of the model."""
     return shape.told or shape.counted or _parts(shape)
@@ -272,6 +274,7 @@ def output(shape: Architecture) -> int:
     return own + (shape.vocabulary if shape.head_bias else 0)
 
 
+@lru_cache(maxsize=64)
 def linear(shape: Architecture) -> float:
     """The parameters of the matrices between the embedding and the output: what quantisation and LoRA change."""
     if shape.told:

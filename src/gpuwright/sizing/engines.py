@@ -24,6 +24,9 @@ class Engine:
         gap: seconds between two layers.
         sequence: seconds that the host needs for each sequence.
         expert: seconds to start one expert, where each is started alone.
+        newer: what of `launch` and `expert` a machine needs whose card is newer than Ampere: its host is newer too.
+        unpacks: share of `reads` at which weights in fewer than 16 bits are read, for they are unpacked.
+        repeats: whether keys and values are copied for each head of queries before they are read.
         paged: whether a sequence keeps no more than it has; where not, all keep as much as the longest.
         by_layers: whether whole layers are laid on each of several cards, which compute one after the other.
         chunk: tokens of prompts that go through the model at once; 0 for all of them.
@@ -39,6 +42,9 @@ class Engine:
     gap: float
     sequence: float
     expert: float
+    newer: float
+    unpacks: float
+    repeats: bool
     paged: bool
     by_layers: bool
     chunk: int

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from gpuwright.sizing import architecture, engines, formats, likeness
@@ -42,17 +43,17 @@ class Memory:
 
     parts: tuple[Part, ...] = ()
 
-    @property
+    @cached_property
     def value(self) -> float:
         """All of it."""
         return sum(part.value for part in self.parts)
 
-    @property
+    @cached_property
     def low(self) -> float:
         """Where everything turns out small."""
         return sum(part.low for part in self.parts)
 
-    @property
+    @cached_property
     def high(self) -> float:
         """Where everything turns out large."""
         return sum(part.high for part in self.parts)

@@ -25,6 +25,10 @@ _HOP = 15e-6
 _USUAL_PARAMETERS, _USUAL_CARDS = 7e9, 8
 #: Of its time a card of a pipeline is idle so long in the runs of the table: four micro-batches a stage, or more.
 _IDLE = 1 / 4
+#: Generations of cards whose machines have a host of before 2022.
+_OLDER = ("Fermi", "Kepler", "Maxwell", "Pascal", "Volta", "Turing", "Ampere")
+#: Bits of a weight from which on it is multiplied by as it is stored.
+_UNPACKED = 16
 #: Bytes of an activation that tensor-parallel cards sum.
 _ACTIVATION = 2
 
@@ -187,10 +191,13 @@ def decode(
     engine = engines.called(job.engine)
     step = step_of(shape, job, layout, card, host)
     shared = _shared(shape, job, layout, engine)
-    reads, caches = (_no_more(share, bandwidth) for share in (engine.reads, engine.caches))
-    busy = max(step.reading / reads, step.computing / _no_more(engine.computes, products)) + step.caching / caches
+    reads, caches = (_no_more(share, bandwidth) for share in (_reads(job, engine), engine.caches))
+    copied = step.caching * _copies(shape, engine)
+    busy = max(step.reading / reads, step.computing / _no_more(engine.computes, products)) + copied / caches
     rest = tables.load()["assumptions"]["host"][0]
-    seconds = max(busy, _started(shape, engine)) + shared + step.hosting / rest["share"] + job.host_layers * rest["hop"]
+    seconds = (
+        max(busy, _started(shape, card, engine)) + shared + step.hosting / rest["share"] + job.host_layers * rest["hop"]
+    )
     found = Range(job.batch / seconds, job.batch / seconds, job.batch / seconds).spread(engine.low, engine.high)
     if not job.host_layers or host:
         return found
@@ -203,10 +210,25 @@ def _no_more(share: float, measured: float) -> float:
     return min(share, measured) if measured else share
 
 
-def _started(shape: Architecture, engine: Engine) -> float:
+def _reads(job: Inference, engine: Engine) -> float:
+    """The share of the bandwidth at which weights are read: less of packed ones, where the engine unpacks them itself."""
+    return engine.reads * (engine.unpacks if job.weights.bits < _UNPACKED else 1.0)
+
+
+def _copies(shape: Architecture, engine: Engine) -> float:
+    """How many times keys and values pass the memory in a step.
+
+    Once, or where the engine repeats them for each head of queries: read and written as the cache grows, read once more, written and
+    read for each of these heads (`torch.cat` and `repeat_kv` of transformers).
+    """
+    return 3 + 2 * shape.heads / max(shape.kv_heads, 1) if engine.repeats else 1.0
+
+
+def _started(shape: Architecture, card: Card, engine: Engine) -> float:
     """Seconds in which the host has started all layers of a step; and each expert, where these are started one by one."""
     experts = shape.expert_layers * shape.experts.count * engine.expert if shape.experts else 0.0
-    return shape.layers * engine.launch + experts
+    older = card.architecture.partition(" ")[0] in _OLDER
+    return (shape.layers * engine.launch + experts) * (1.0 if older else engine.newer)
 
 
 def _shared(shape: Architecture, job: Inference, layout: Layout, engine: Engine) -> float:
@@ -222,12 +244,13 @@ def bound(
     engine = engines.called(job.engine)
     step = step_of(shape, job, layout, card)
     host = tables.load()["assumptions"]["host"][0]
-    if step.hosting / host["share"] > step.reading / engine.reads:
+    if step.hosting / host["share"] > step.reading / _reads(job, engine):
         return f"the memory of the host, {host['value']:.0f} GB/s as two channels of DDR5"
-    if _started(shape, engine) > max(step.reading / engine.reads, step.computing / engine.computes):
+    reads = _reads(job, engine)
+    if _started(shape, card, engine) > max(step.reading / reads, step.computing / engine.computes):
         return f"{engine.name}, which starts each layer from the host"
-    if (step.reading + step.caching) / engine.reads >= step.computing / engine.computes:
-        reached = _no_more(engine.reads, bandwidth)
+    if (step.reading + step.caching) / reads >= step.computing / engine.computes:
+        reached = _no_more(reads, bandwidth)
         return f"a bandwidth of {card.bandwidth / 1e9:,.0f} GB/s a card, of which weights are read at {reached:.0%}"
     reached = _no_more(engine.computes, products)
     return f"tensor cores of {peak(job, card) / 1e12:,.0f} TFLOPS a card, of which it reaches {reached:.0%}"

@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import card_sample, gpu_log, gpu_log_day
-from gpuwright import card_looks, console, day_plot, show_top
+from gpuwright import braille, card_looks, console, day_plot, show_top
 from tests.unit.cli.conftest import FakeAnsible, event
 
 DAY = "2026-11-26"
@@ -391,4 +391,4 @@ def test_a_host_without_a_log_is_1_with_the_reason(
     ],
 )
 def test_a_scale_ends_with_a_round_number_that_holds_the_value(top: float, end: float) -> None:
-    assert day_plot.scale_end(top) == pytest.approx(end)
+    assert braille.scale_end(top) == pytest.approx(end)

@@ -63,6 +63,7 @@ FLOORS: tuple[tuple[str, tuple[str, ...]], ...] = (
                 "gpuwright.proven",
                 "gpuwright.sizing_page",
                 "gpuwright.show_cost",
+                "gpuwright.braille",
                 "gpuwright.told",
                 *("gpuwright.hostrun", "gpuwright.ends", "gpuwright.steps", "gpuwright.tied"),
             ),
