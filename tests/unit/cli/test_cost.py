@@ -32,6 +32,23 @@ def test_the_schema_is_one() -> None:
     Draft202012Validator.check_schema(SCHEMA)
 
 
+def test_no_more_sequences_are_answered_together_than_vllm_keeps_where_nobody_says(
+    gpuwright: Callable[..., Any],
+) -> None:
+    """A small model on a large card: 256 (`--max-num-seqs`), though more would fit; and where not two fit, one."""
+    small = gpuwright("cost", "gpt2", "--gpu", "h100", "--json").json
+    assert small["size"]["job"]["batch"] == 256
+    tight = gpuwright("cost", "llama-3.1-8b", "--gpu", "l4", "--context", "40k", "--json").json
+    assert tight["size"]["job"]["batch"] == 1
+
+
+@pytest.mark.parametrize(("years", "months"), [("0.25", 3), ("1.5", 18), ("15", 180)])
+def test_years_may_be_months_up_to_fifteen_years(years: str, months: int, gpuwright: Callable[..., Any]) -> None:
+    found = gpuwright("cost", "--gpu", "h100", "--years", years, "--json").json
+    assert found["months"] == months
+    assert [month for month, _paid in found["plot"][0]["points"]] == list(range(months + 1))
+
+
 @pytest.mark.parametrize("words", QUESTIONS, ids=" ".join)
 def test_an_answer_is_what_the_schema_says(words: tuple[str, ...], gpuwright: Callable[..., Any]) -> None:
     done = gpuwright("cost", *words, "--json")
@@ -143,6 +160,8 @@ def test_what_does_not_fit_has_no_price_and_says_what_helps(gpuwright: Callable[
         (("--gpu", "h100", "--hours", "0"), "--hours has to be a number"),
         (("--gpu", "h100", "--years", "0"), "--years has to be a number"),
         (("--gpu", "h100", "--years", "99"), "at most 15"),
+        (("--gpu", "h100", "--years", "15.25"), "at most 15"),
+        (("--gpu", "h100", "--years", "0.24"), "--years has to be a number"),
         (("--gpu", "h100", "--share", "0"), "a share above 0"),
         (("--gpu", "h100", "--kwh", "free"), "--kwh has to be a number"),
         (("--gpu", "h100", "--prices", "/nowhere.yml"), "the file of prices /nowhere.yml is not there"),
