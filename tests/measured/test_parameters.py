@@ -110,6 +110,41 @@ CONFIGS["glm4_moe"] = {
 }
 
 
+_STATES = {
+    key: value
+    for key, value in _SMALL.items()
+    if key not in ("num_attention_heads", "num_key_value_heads", "intermediate_size", "max_position_embeddings")
+}
+_CONVOLUTIONS = {"layer_types": ["conv", "conv", "full_attention", "conv"] * 2}
+CONFIGS |= {
+    "stablelm": {**_SMALL, "use_qkv_bias": True, "qk_layernorm": True, "use_parallel_residual": True},
+    "gpt_neo": {
+        "hidden_size": 256,
+        "num_layers": 4,
+        "num_heads": 8,
+        "vocab_size": 1000,
+        "attention_types": [[["global", "local"], 2]],
+    },
+    "gpt_bigcode": {"n_embd": 256, "n_layer": 4, "n_head": 8, "vocab_size": 1000},
+    "phimoe": {**_SMALL, "num_local_experts": 4, "attention_bias": True, "lm_head_bias": True},
+    "mamba": {**_STATES, "state_size": 16},
+    "falcon_mamba": {**_STATES, "state_size": 16},
+    "mamba2": {**_STATES, "num_heads": 8, "head_dim": 64, "n_groups": 2, "state_size": 32},
+    "jamba": {**_SMALL, "num_experts": 4, "num_experts_per_tok": 2, "use_mamba_kernels": False},
+    "bamba": {**_SMALL, "attn_layer_indices": [1, 5], "mamba_n_heads": 16, "mamba_d_state": 32},
+    "falcon_h1": {
+        **_SMALL,
+        "mamba_d_ssm": 512,
+        "mamba_n_heads": 16,
+        "mamba_d_head": 32,
+        "mamba_d_state": 32,
+        "mamba_n_groups": 1,
+    },
+    "lfm2": {**_SMALL, **_CONVOLUTIONS},
+    "lfm2_moe": {**_SMALL, **_CONVOLUTIONS, **_EXPERTS, "num_experts": 8, "num_dense_layers": 2},
+}
+
+
 def counted(kind: str, document: dict[str, Any], auto: Any = AutoModelForCausalLM) -> int:
     with torch.device("meta"):
         model = auto.from_config(AutoConfig.for_model(kind, **document))

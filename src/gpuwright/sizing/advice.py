@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypedDict
 
-from gpuwright.sizing import formats, memory
+from gpuwright.sizing import engines, formats, memory
 from gpuwright.sizing.cards import IN_A_MACHINE, network
 from gpuwright.sizing.units import GIB
 
@@ -90,6 +90,7 @@ def warnings(
         ("shape", _of_shape(shape)),
         ("context", _of_context(shape, job.context)),
         ("tight", _of_tight(found)),
+        ("share", _of_share(found)),
         ("products", _of_products(found)),
         ("bf16", _of_bf16(found)),
         ("precision", _of_precision(found)),
@@ -121,6 +122,17 @@ def _of_tight(found: Found) -> str:
         return ""
     counted, large = found.memory.value / GIB, found.memory.high / GIB
     return f"it fits as counted ({counted:.1f} GiB), and not where everything turns out large ({large:.1f} GiB)"
+
+
+def _of_share(found: Found) -> str:
+    """An engine takes a share of a card, and no more where more is there."""
+    if found.fits == "no" or not isinstance(found.job, memory.Inference):
+        return ""
+    share, takes = found.memory.value / found.card.room, engines.takes(found.job.engine)
+    if share <= takes:
+        return ""
+    asked = min(share + 0.02, 0.99)
+    return f"{found.job.engine} takes {takes:g} of a card and does not start where that is too little: --gpu-memory-utilization {asked:.2f}"
 
 
 def _of_products(found: Found) -> str:

@@ -194,6 +194,11 @@ def refuse(question: Question) -> Architecture:
     if shape.kind != "decoder" and isinstance(job, memory.Training):
         what = "an encoder" if shape.kind == "encoder" else "a diffusion model"
         raise BadInput(f"{shape.name} is {what}, whose training is not counted", ["its memory is: leave out --train"])
+    if not shape.trained and isinstance(job, memory.Training):
+        raise BadInput(
+            f"{shape.name} has layers whose training is not counted",
+            ["the memory of its answers is: leave out --train"],
+        )
     if shape.kind != "decoder" and question.offload:
         raise BadInput(f"--offload is for models that write text, and {shape.name} writes none")
     if question.tokens and not isinstance(job, memory.Training):

@@ -171,6 +171,7 @@ class Architecture:
         kept: what layers keep of a sequence, where heads do not say it.
         beside: parameters that a text does not go through: towers for images and sounds. They stay in 16 bits.
         counted: all parameters as they were published, or lie in the files, where layers have more than is counted here; 0 otherwise.
+        trained: whether what training keeps of its layers is counted.
         told: number of parameters as they are told, where the shape was not; 0 otherwise.
     """
 
@@ -213,6 +214,7 @@ class Architecture:
     kept: tuple[Kept, ...] = ()
     beside: int = 0
     counted: float = 0.0
+    trained: bool = True
     told: float = 0.0
 
     @property
@@ -247,7 +249,7 @@ def parameters(shape: Architecture) -> float:
 
 def _parts(shape: Architecture) -> float:
     behind = _norm(shape) if shape.final_norm else 0
-    layers = shape.layers * _norms(shape) + _attentions(shape) + _mlps(shape)
+    layers = shape.layers * _norms(shape) + _attentions(shape) + mlps(shape)
     return embedding(shape) + output(shape) + layers + behind + shape.beside
 
 
@@ -281,7 +283,7 @@ def linear(shape: Architecture) -> float:
         return shape.told
     if shape.counted:
         return max(shape.counted - embedding(shape) - output(shape) - shape.beside, 0)
-    return _attentions(replace(shape, query_norm="none")) + _mlps(shape)
+    return _attentions(replace(shape, query_norm="none")) + mlps(shape)
 
 
 def stored(shape: Architecture, weights: Format) -> float:
@@ -316,7 +318,7 @@ def _attentions(shape: Architecture) -> int:
     recurrent, latent = shape.recurrent, shape.latent
     states = recurrent.layers if recurrent else 0
     wide = _attending(shape) - shape.windowed_layers if shape.full else 0
-    found = (shape.layers - states - wide) * (attention(shape) + _query_norm(shape))
+    found = (shape.layers - states - wide) * attending(shape)
     if recurrent:
         found += states * _recurrent(shape, recurrent)
     if shape.full:
@@ -338,6 +340,11 @@ def _recurrent(shape: Architecture, layer: Recurrent) -> int:
     values = layer.value_heads * layer.value
     into = shape.hidden * (layer.mixed + values + 2 * layer.value_heads)
     return into + layer.mixed * layer.kernel + 2 * layer.value_heads + layer.value + values * shape.hidden
+
+
+def attending(shape: Architecture) -> int:
+    """The matrices of a layer's attention, with the norms of queries and keys."""
+    return attention(shape) + _query_norm(shape)
 
 
 def _query_norm(shape: Architecture) -> int:
@@ -366,7 +373,7 @@ def _latent(shape: Architecture, latent: Latent) -> int:
     return queries + down + up + shape.value_width * shape.hidden
 
 
-def _mlps(shape: Architecture) -> int:
+def mlps(shape: Architecture) -> int:
     """The MLPs of all layers, or their experts with routers."""
     plain = (shape.layers - shape.expert_layers) * mlp(shape, shape.intermediate)
     experts = shape.experts

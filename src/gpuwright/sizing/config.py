@@ -18,13 +18,24 @@ Config = dict[str, object]
 #: No model is wider, deeper or has more of anything.
 MOST = 100_000_000
 
+#: Experts from which on a layer has a mixture of them: Jamba says one where it has an MLP.
+_MIXED = 2
+
 # What families call the same thing.
 _HIDDEN = ("hidden_size", "n_embd", "n_embed", "d_model")
 _LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "encoder_layers")
-_HEADS = ("num_attention_heads", "n_head", "n_heads", "encoder_attention_heads")
-_KV_HEADS = ("num_key_value_heads", "multi_query_group_num")
-_HEAD = ("head_dim", "kv_channels", "attention_head_dim")
-_INTERMEDIATE = ("intermediate_size", "ffn_dim", "n_inner", "ffn_hidden_size", "encoder_ffn_dim")
+_HEADS = ("num_attention_heads", "n_head", "n_heads", "num_heads", "encoder_attention_heads")
+_KV_HEADS = ("num_key_value_heads", "multi_query_group_num", "kv_n_heads")
+_HEAD = ("attention_head_dim", "head_dim", "kv_channels", "d_kv")
+_INTERMEDIATE = (
+    "intermediate_size",
+    "block_ff_dim",
+    "d_ff",
+    "ffn_dim",
+    "n_inner",
+    "ffn_hidden_size",
+    "encoder_ffn_dim",
+)
 _VOCABULARY = ("vocab_size", "padded_vocab_size")
 _CONTEXT = (
     "max_position_embeddings",
@@ -33,21 +44,32 @@ _CONTEXT = (
     "max_seq_len",
     "seq_length",
     "max_sequence_length",
+    "model_max_length",
 )
 _ACTIVATION = ("hidden_act", "hidden_activation", "activation_function", "hidden_activations")
 _EXPERTS = ("num_local_experts", "n_routed_experts", "num_experts", "moe_num_experts")
-_ACTIVE = ("num_experts_per_tok", "experts_per_token", "num_experts_per_token", "top_k_experts", "moe_k", "moe_topk")
+_ACTIVE = (
+    "num_experts_per_tok",
+    "experts_per_token",
+    "num_experts_per_token",
+    "top_k_experts",
+    "moe_k",
+    "moe_topk",
+    "moe_top_k",
+)
 _SHARED = ("n_shared_experts", "num_shared_experts", "num_shared_expert", "moe_num_shared_experts")
 _SHARED_WIDTH = ("shared_expert_intermediate_size", "shared_intermediate_size")
 _DENSE = ("intermediate_size_mlp", "dense_intermediate_size")
 _WINDOW = ("sliding_window", "attention_chunk_size", "sliding_window_size")
-_BIAS = ("attention_bias", "bias", "use_bias")
+_BIAS = ("attention_bias", "bias", "use_bias", "use_qkv_bias")
 _MLP_BIAS = ("mlp_bias", "bias", "use_bias")
 #: transformers' names of activations, as PyTorch computes them.
 _ACTIVATIONS = {"relu": "relu", "gelu_new": "gelu_new", "gelu_fast": "gelu_new", "silu": "silu", "swish": "silu"}
 #: Where a model that sees or hears has the configuration of its text, and of what it sees and hears with.
 _TEXT = ("text_config", "llm_config", "language_config", "thinker_config")
 _TOWERS = ("vision_config", "audio_config")
+#: Where a configuration keeps numbers of its layers in groups (DBRX, MPT).
+_GROUPS = ("attn_config", "ffn_config")
 
 
 def from_file(path: Path) -> Architecture:
@@ -69,10 +91,16 @@ def read(document: Config, name: str) -> Architecture:
     config = _text(document, name)
     family = _family(config, str(document.get("model_type")), name)
     implied = {**(family["defaults"] if config is not document else {}), **family["implied"]}
+    if isinstance(kinds := config.get("layers_block_type"), list):
+        implied["num_hidden_layers"] = len(kinds)
+    for key in _GROUPS:
+        if isinstance(group := config.get(key), dict):
+            implied |= group
     shape = _Reader(
         {**implied, **{key: value for key, value in config.items() if value is not None}}, family, name
     ).shape()
     seen = sum(towers.parameters(each, shape.hidden) for key in _TOWERS if isinstance(each := document.get(key), dict))
+    seen += towers.named(document, shape.hidden)
     return replace(shape, beside=shape.beside + seen, counted=shape.counted + seen if shape.counted else 0.0)
 
 
@@ -192,13 +220,14 @@ class _Reader:
 
     def _norms(self, experts: Experts | None) -> int:
         if self._config.get("new_decoder_architecture"):
-            return 2
+            return self._number("num_ln_in_parallel_attn", default=2)
         # Gemma 4 has its MLP beside its experts, and norms of both.
         return int(self._family["norms"]) + (3 if experts and self._family["both"] else 0)
 
     def _query_norm(self) -> str:
-        """GLM-4.5 says whether it has them."""
-        return "none" if self._config.get("use_qk_norm") is False else str(self._family["query_norm"])
+        """GLM-4.5 and StableLM say whether they have them."""
+        left_out = any(self._config.get(key) is False for key in ("use_qk_norm", "qk_layernorm"))
+        return "none" if left_out else str(self._family["query_norm"])
 
     def _full(self) -> Full | None:
         """Gemma 4: layers without a window have heads of another width, and in some models keys that are values too."""
@@ -260,7 +289,7 @@ class _Reader:
 
     def _experts(self, intermediate: int, layers: int) -> Experts | None:
         count = self._number(*_EXPERTS, default=0)
-        if not count:
+        if count < _MIXED:
             return None
         width = self._number("moe_intermediate_size", default=intermediate)
         active = self._number(*_ACTIVE)

@@ -9,6 +9,8 @@ from gpuwright.sizing import formats, tables
 
 #: As `--engine` takes them, the most usual one first.
 NAMES = ("vllm", "trt-llm", "llama.cpp", "transformers")
+#: Share of a card that an engine takes where nobody tells it another: vLLM's `gpu_memory_utilization`, as its documentation has it.
+_TAKES = {NAMES[0]: 0.9}
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,11 @@ def called(name: str) -> Engine:
     return Engine(
         **{key: row[key] for key in row if key not in ("confirmed", "source", "chunk")}, chunk=row["chunk"] or 0
     )
+
+
+def takes(name: str) -> float:
+    """The share of a card that the engine of this name takes where nobody tells it another."""
+    return _TAKES.get(name, 1.0)
 
 
 def usual(weights: formats.Format, *, offload: bool = False) -> str:

@@ -52,4 +52,11 @@ def _near(told: float) -> list[tuple[Architecture, float]]:
     rows = [(row, float(row["parameters"] or row["rounded"])) for row in tables.models() if row.get("config")]
     near = [(row, size) for row, size in rows if told / _NEAR <= size <= told * _NEAR]
     shapes = ((config.read(row["config"], row["name"]), size) for row, size in near)
-    return [(shape, size) for shape, size in shapes if shape.kind == "decoder"]
+    # Who gives a number alone means layers that attend, as the assumed shape has. What was tuned from a model is no further shape.
+    found: dict[tuple[int, ...], tuple[Architecture, float]] = {}
+    for shape, size in shapes:
+        if shape.kind == "decoder" and shape.trained:
+            found.setdefault(
+                (shape.layers, shape.hidden, shape.kv_heads, shape.head_dim, shape.intermediate), (shape, size)
+            )
+    return list(found.values())

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 Config = dict[str, object]
 
 _HIDDEN = ("embed_dim", "vt_hidden_size", "hidden_size", "d_model", "width")
 _LAYERS = ("depth", "num_hidden_layers", "encoder_layers", "vt_num_hidden_layers", "layers")
 _INTERMEDIATE = ("intermediate_size", "encoder_ffn_dim", "vt_intermediate_size", "mlp_dim")
+#: Towers that LLaVA's own configurations only name (`mm_vision_tower`), without the head of their training: what the hub's totals of
+#: LLaVA 1.5 and OneVision leave for them.
+_NAMED = {"clip-vit-large-patch14": 303_507_456, "siglip-so400m-patch14-384": 397_747_744}
 #: No tower is wider or deeper.
 _MOST = 100_000
 
@@ -43,6 +48,17 @@ def parameters(config: Config, text: int) -> int:
     mergers = 1 + (len(stacked) if isinstance(stacked, list) else 0)
     merger = merged * (merged if merged > hidden else 0) + merged * text
     return layers * each + into + positions * hidden + mergers * merger
+
+
+def named(config: Config, text: int) -> int:
+    """Those of a tower that is only named, and of the matrices behind it; 0 where none is, or where it is not known."""
+    tower = str(config.get("mm_vision_tower"))
+    found = next((count for name, count in _NAMED.items() if name in tower), 0)
+    hidden = _number(config, "mm_hidden_size")
+    layers = re.fullmatch(r"mlp(\d)x_gelu", str(config.get("mm_projector_type")))
+    # The first matrix comes from the tower's width, and each further one is as wide as the text.
+    brought = hidden * text + text + (int(layers[1]) - 1 if layers else 0) * (text * text + text)
+    return found + brought if found and hidden else 0
 
 
 def _number(config: Config, *keys: str) -> int:

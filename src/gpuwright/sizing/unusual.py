@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import replace
 
 from gpuwright.errors import BadInput
-from gpuwright.sizing import architecture
+from gpuwright.sizing import architecture, states
 from gpuwright.sizing.architecture import Architecture, Full, Kept
 
 Config = dict[str, object]
@@ -20,8 +20,16 @@ def read(shape: Architecture, config: Config, name: str) -> Architecture:
     """
     if shape.kind == "encoder":
         return _encoder(shape, config)
-    if config.get("model_type") == "whisper":
-        return _whisper(shape, config, name)
+    if config.get("model_type") in _PAIRS:
+        return _PAIRS[str(config["model_type"])](shape, config, name)
+    kept = states.read(shape, config, name)
+    if kept:
+        return kept
+    if config.get("model_type") == "stablelm" and config.get("use_parallel_residual"):
+        return replace(shape, norms=1)
+    if config.get("model_type") == "qwen":
+        # The file says the width of both halves of the gated matrix together.
+        return replace(shape, intermediate=shape.intermediate // 2)
     if config.get("block_configs"):
         return _searched(shape, config, name)
     if config.get("compress_ratios") or config.get("model_type") == "deepseek_v4":
@@ -149,3 +157,36 @@ def _whisper(shape: Architecture, config: Config, name: str) -> Architecture:
         Kept(decoders, shape.heads, 2 * shape.head_dim * steps, window=1),
     )
     return replace(shape, layers=shape.layers + decoders, counted=float(layers + sound + text + 2 * norm), kept=kept)
+
+
+def _t5(shape: Architecture, config: Config, name: str) -> Architecture:
+    """A text that is read, and one that is written and looks at it: each token of both has keys and values in each layer that writes.
+
+    Positions are distances, of `relative_attention_num_buckets` kinds for each head; the limit of 512 in old files binds nobody.
+    """
+    shape = replace(shape, gated="gated" in str(config.get("feed_forward_proj")), context=0)
+    decoders = _whole(config, "num_decoder_layers", name) if config.get("num_decoder_layers") else shape.layers
+    attention, mlp = architecture.attention(shape), architecture.mlp(shape, shape.intermediate)
+    layers = shape.layers * (attention + mlp + 2 * shape.hidden) + decoders * (2 * attention + mlp + 3 * shape.hidden)
+    key = "relative_attention_num_buckets"
+    around = 2 * (shape.heads * (_whole(config, key, name) if key in config else 32) + shape.hidden)
+    counted = layers + around + architecture.embedding(shape) + architecture.output(shape)
+    return _paired(shape, decoders, counted)
+
+
+def _bart(shape: Architecture, config: Config, name: str) -> Architecture:
+    """BART: as T5, with biases, learned positions, and a norm behind the embeddings in place of one behind the last layer."""
+    decoders, norm = _whole(config, "decoder_layers", name), 2 * shape.hidden
+    attention, mlp = architecture.attention(shape), architecture.mlp(shape, shape.intermediate)
+    layers = shape.layers * (attention + mlp + 2 * norm) + decoders * (2 * attention + mlp + 3 * norm)
+    around = 2 * (shape.positions * shape.hidden + norm)
+    return _paired(shape, decoders, layers + around + shape.vocabulary * shape.hidden)
+
+
+def _paired(shape: Architecture, decoders: int, counted: int) -> Architecture:
+    kept = (Kept(decoders, shape.kv_heads, 2 * shape.head_dim),)
+    return replace(shape, layers=shape.layers + decoders, counted=float(counted), kept=kept, trained=False)
+
+
+#: Families of an encoder and a decoder.
+_PAIRS = {"whisper": _whisper, "t5": _t5, "mt5": _t5, "bart": _bart}

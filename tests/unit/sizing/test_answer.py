@@ -606,3 +606,20 @@ def test_what_is_recommended_has_a_price_and_is_what_would_be_chosen_without_a_n
         assert here.items() <= free["recommended"].items()
         assert here["price"] is not None
         assert ask("llama-3.1-70b", job, "GeForce RTX 3060 12GB", 1)["recommended"] == free["recommended"]
+
+
+@pytest.mark.parametrize(
+    ("model", "engine", "said"),
+    [
+        ("falcon-40b", "vllm", True),
+        ("falcon-40b", "transformers", False),  # takes what it needs
+        ("llama-2-70b", "vllm", False),  # does not fit at all
+    ],
+)
+def test_what_vllm_refuses_as_long_as_it_is_not_told_of_the_whole_card_is_said(
+    model: str, engine: str, said: bool
+) -> None:
+    job = memory.Inference(context=1024, engine=engine)
+    found = answer.size(answer.Question(model=model, job=job, card="A100 SXM4 80GB", count=1))
+    texts = [each["text"] for each in found["warnings"]]
+    assert any("--gpu-memory-utilization 0.9" in text for text in texts) == said

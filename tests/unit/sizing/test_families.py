@@ -53,6 +53,19 @@ def needed(text: str) -> memory.Memory:
         ("llama-3.3-nemotron-super-49b", 1000, 49 * 2 * 8 * 128 * 1000),
         # 448 tokens of text, and 1500 steps of sound.
         ("whisper-large-v3", 10_000, 32 * 2 * 1280 * (448 + 1500)),
+        # 64 layers with a state of 16 numbers and four tokens for each of 5120, in 32 bits, however long a text is.
+        ("mamba-2.8b", 100_000, 64 * 2 * 5120 * (16 + 4)),
+        # Four of 32 layers attend, with eight heads.
+        ("jamba-v0.1", 1000, 4 * 2 * 8 * 128 * 1000 + 28 * 2 * 8192 * (16 + 4)),
+        # Six of 52 layers attend, with two heads; 23 have 64 states of 64 by 128, and a convolution over four tokens of 6144.
+        ("nemotron-3-nano-30b-a3b", 1000, 6 * 2 * 2 * 128 * 1000 + 23 * 2 * (64 * 64 * 128 + 4 * 6144)),
+        # Every layer does both.
+        ("falcon-h1-7b", 1000, 44 * 2 * 2 * 128 * 1000 + 44 * 2 * (3072 * 256 + 4 * (3072 + 512))),
+        # Six of 16 attend; ten keep three tokens.
+        ("lfm2-1.2b", 1000, 6 * 2 * 8 * 64 * 1000 + 10 * 2 * 3 * 2048),
+        # A token is read or written: in either case each of the 24 layers that write has its keys and values.
+        ("flan-t5-xxl", 1000, 24 * 2 * 64 * 64 * 1000),
+        ("bart-large", 1000, 12 * 2 * 1024 * 1000),
         ("bert-large", 512, 0),
         ("flux.1-dev", 4096, 0),
     ],
@@ -71,7 +84,9 @@ def test_cards_share_heads_and_each_has_a_latent_vector() -> None:
     ("name", "active"),
     # As their makers say, rounded.
     [("qwen3-next-80b-a3b", 3.3e9), ("qwen3.5-35b-a3b", 3e9), ("glm-4.5-air", 12e9), ("glm-4.5", 32e9), ("minimax-m2", 10e9),
-     ("deepseek-v4-flash", 13e9), ("kimi-k2.5", 32e9), ("llama-4-scout", 17e9), ("gemma-4-26b-a4b", 4e9)],
+     ("deepseek-v4-flash", 13e9), ("kimi-k2.5", 32e9), ("llama-4-scout", 17e9), ("gemma-4-26b-a4b", 4e9),
+     ("jamba-v0.1", 12e9), ("lfm2-8b-a1b", 1.5e9),
+     ("nemotron-3-nano-30b-a3b", 3.5e9), ("nemotron-3-super-120b-a12b", 12e9)],
 )  # fmt: skip
 def test_a_token_goes_through_as_many_parameters_as_the_makers_say(name: str, active: float) -> None:
     assert architecture.active(models.find(name)) == pytest.approx(active, rel=0.12)
@@ -298,10 +313,92 @@ def test_training_of_what_writes_no_text_is_refused(name: str, what: str) -> Non
         answer.size(answer.Question(model=name, job=memory.Training(), card="H100 SXM5 80GB"))
 
 
+# older families ---------------------------------------------------------------------------------------
+
+#: As liuhaotian/llava-v1.5-13b has it: a model of text that names the tower it sees with.
+LLAVA = {
+    **ROWS["llama-2-13b"]["config"],
+    "model_type": "llava",
+    "mm_vision_tower": "openai/clip-vit-large-patch14-336",
+    "mm_hidden_size": 1024,
+    "mm_projector_type": "mlp2x_gelu",
+}
+
+
+def test_a_tower_that_is_only_named_is_counted() -> None:
+    """The files of the hub have 64 words more."""
+    published = ROWS["llava-1.5-13b"]["parameters"] - 2 * 64 * 5120
+    assert architecture.parameters(config.read(LLAVA, "x")) == published
+
+
+@pytest.mark.parametrize(
+    ("change", "left_out"),
+    [({"mm_vision_tower": "of/nobody"}, 334_974_976), ({"mm_projector_type": "linear"}, 5120 * 5120 + 5120)],
+)
+def test_of_a_tower_is_counted_what_is_known(change: dict[str, Any], left_out: int) -> None:
+    whole = architecture.parameters(config.read(LLAVA, "x"))
+    assert architecture.parameters(config.read({**LLAVA, **change}, "x")) == whole - left_out
+
+
+def test_dbrx_says_its_numbers_in_groups() -> None:
+    shape = models.find("dbrx")
+    assert (shape.kv_heads, shape.experts and shape.experts.count, shape.intermediate) == (8, 16, 10_752)
+    assert architecture.active(shape) == pytest.approx(36e9, rel=0.03)
+
+
+@pytest.mark.parametrize(
+    ("name", "heads"), [("starcoder", 1), ("falcon-11b", 8), ("gpt-neo-2.7b", 20), ("chatglm3-6b", 2), ("grok-1", 8)]
+)
+def test_older_families_keep_as_many_heads_as_they_have(name: str, heads: int) -> None:
+    assert models.find(name).kv_heads == heads
+
+
+def test_qwen_of_2023_says_the_width_of_both_halves() -> None:
+    """As Qwen/Qwen-72B has it."""
+    document = {**ROWS["qwen1.5-72b"]["config"], "model_type": "qwen", "intermediate_size": 49_152}
+    assert architecture.parameters(config.read(document, "x")) == ROWS["qwen1.5-72b"]["parameters"]
+
+
+@pytest.mark.parametrize("name", ["mamba-2.8b", "jamba-v0.1", "lfm2-1.2b", "flan-t5-xl"])
+def test_training_of_layers_that_keep_a_state_or_write_what_another_text_says_is_refused(name: str) -> None:
+    with pytest.raises(BadInput, match="has layers whose training is not counted"):
+        answer.size(answer.Question(model=name, job=memory.Training(), card="H100 SXM5 80GB"))
+
+
+def test_layers_are_counted_where_their_kinds_are_listed() -> None:
+    """As nvidia/NVIDIA-Nemotron-3-Ultra-550B-A55B-BF16 has it: a list in place of letters, and no number of layers."""
+    row = ROWS["nemotron-3-nano-30b-a3b"]
+    kinds = {"M": "mamba", "*": "attention", "E": "moe", "-": "mlp"}
+    document = {
+        **row["config"],
+        "layers_block_type": [kinds[each] for each in row["config"]["hybrid_override_pattern"]],
+    }
+    del document["hybrid_override_pattern"], document["num_hidden_layers"]
+    assert architecture.parameters(config.read(document, "x")) == row["parameters"]
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "said"),
+    [
+        ("nemotron-3-nano-30b-a3b", {"hybrid_override_pattern": "M*"}, "kind of each of the 52 layers"),
+        ("nemotron-3-nano-30b-a3b", {"mamba_num_heads": -1}, "mamba_num_heads has to be a whole number"),
+        ("jamba-v0.1", {"attn_layer_period": 0}, "attn_layer_period has to be a whole number"),
+        ("jamba-v0.1", {"attn_layer_offset": "x"}, "attn_layer_offset has to be a whole number"),
+        ("bamba-9b", {"mamba_n_heads": 10**6}, "mamba_n_heads has to be no more than"),
+        ("lfm2-1.2b", {"full_attn_idxs": None}, "kind of each of the 16 layers"),
+        ("t5-base", {"num_decoder_layers": 0.5}, "num_decoder_layers has to be a whole number"),
+        ("t5-base", {"relative_attention_num_buckets": "x"}, "relative_attention_num_buckets has to be a whole number"),
+    ],
+)
+def test_what_layers_with_states_have_to_say_is_asked_for(name: str, change: dict[str, Any], said: str) -> None:
+    with pytest.raises(BadInput, match=said):
+        config.read({**ROWS[name]["config"], **change}, "x")
+
+
 # what cannot be ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["mamba", "nemotron_h", "t5", "rwkv7", "jamba"])
+@pytest.mark.parametrize("kind", ["rwkv7", "zamba2", "gemma3n", "qwen4_exp", "glm5_next"])
 def test_a_family_that_is_not_counted_is_refused_by_its_name_with_what_is(kind: str) -> None:
     with pytest.raises(BadInput, match=f"model_type '{kind}' is none whose shape is known") as raised:
         config.read({**ROWS["llama-3.1-8b"]["config"], "model_type": kind}, "x")

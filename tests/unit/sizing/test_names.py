@@ -51,7 +51,7 @@ def test_a_name_as_it_stands_elsewhere_is_read_with_its_format(text: str) -> Non
         ("mradermacher/Qwen2.5-7B-Instruct-1M-i1-GGUF", "qwen2.5-7b"),
         ("z-lab/Qwen3.6-27B-DFlash", None),
         ("yuhuili/EAGLE3-LLaMA3.1-Instruct-8B", None),
-        ("lmms-lab/llava-onevision-qwen2-7b-ov", None),
+        ("some/llava-onevision-mistral-7b", None),
         ("some/Llama-3.1-8B-plus-3B", None),
         ("some/thing-gpt2-finetuned", None),  # says no size: it may be any
         ("distil-whisper/distil-large-v3", None),

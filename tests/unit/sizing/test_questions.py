@@ -19,9 +19,10 @@ ROWS: list[dict[str, Any]] = yaml.safe_load(Path(__file__).with_name("questions.
 ]
 #: Questions that lie beside the repository, where they do: the question, what is right in words, and why.
 BESIDE = Path(__file__).resolve().parents[4] / "shared" / "cases" / "size" / "questions.tsv"
-#: Of 48. At the first run, on 30 November 2026, 42 were right, and all twelve that lie beside the repository: 54 of 60. Four name models
-#: that the tables did not have; one of them came then.
-AT_LEAST = 43
+#: Of 48. At the first run, on 30 November 2026, 42 were right, and all twelve that lie beside the repository: 54 of 60. Four named models
+#: that the tables did not have; they came then. Wrong is Falcon 40B, which fits by 0.7 GiB as counted and which vLLM refuses as long as it
+#: takes nine tenths of a card: that is told; and a speed of llama.cpp of July 2023 on four cards.
+AT_LEAST = 46
 
 
 def ask(typed: str) -> answer.Answer:
