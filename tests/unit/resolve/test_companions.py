@@ -112,6 +112,38 @@ def test_a_library_of_another_cuda_is_loaded_where_its_framework_or_a_line_bring
     assert "loads nvidia-cublas-cu12, beside CUDA 13" in conflict["text"]
 
 
+def test_a_library_for_each_cuda_is_there_for_that_of_the_framework(asked: Callable[..., Any]) -> None:
+    assert asked("torch==2.5.1", "bitsandbytes==0.42.0")["stack"]["frameworks"][0]["variant"] == "cu121"
+    (conflict,) = asked("torch==2.5.1+cu124", "bitsandbytes==0.42.0")["conflicts"]
+    assert "has libraries for CUDA 11.0 to 12.3, and none for 12.4" in conflict["text"]
+    assert conflict["remedy"].startswith("name bitsandbytes==0.50.2 in requirements.txt:2")
+    assert asked("torch==2.5.1+cpu", "bitsandbytes==0.42.0")["ok"]
+
+
+def test_bindings_are_of_the_cuda_that_the_driver_runs(asked: Callable[..., Any]) -> None:
+    lines = ("torch==2.9.0+cu128", "cuda-python")
+    assert not [each for each in held(asked(*lines)) if "cuda-python" in each]
+    old = {"wish": {"nvidia_driver_branch": "570"}}
+    assert "cuda-python<=12.9.10" in held(asked(*lines, **old))
+    (conflict,) = asked(lines[0], "cuda-bindings==13.0.3", **old)["conflicts"]
+    assert "needs a driver for CUDA 13, the driver 570" in conflict["text"]
+    assert conflict["remedy"].startswith("name cuda-bindings==12.9.10 in requirements.txt:2")
+
+
+def test_a_release_before_the_table_of_its_framework_is_told_with_what_it_is_for(asked: Callable[..., Any]) -> None:
+    def text(*lines: str) -> str:
+        return str(asked(*lines)["conflicts"][0]["text"])
+
+    assert text("vllm==0.15.1", "torch==2.10.0").endswith(
+        "it is for torch 2.9.1, not for the 2.10.0 of requirements.txt:2"
+    )
+    assert text("vllm==0.15.1").endswith("begin at 0.19.1; it is for torch 2.9.1")
+    assert text("vllm>=0.15,<0.16").count("it is for") == 0
+    assert "is for nvidia-cudnn-cu12 >=9, not for the 8.9.2.26 of pytorch 2.3.1" in text(
+        "torch==2.3.1", "onnxruntime-gpu==1.19.2"
+    )
+
+
 def test_a_line_that_goes_nowhere_is_told_with_one_that_does(asked: Callable[..., Any]) -> None:
     (conflict,) = asked("torch==2.8.0", "torchcodec==0.8.1")["conflicts"]
     assert conflict["rule"] == "frameworks.companions"

@@ -106,17 +106,18 @@ def told_by_hand(machine: Machine, wish: Wish, support: CudaSupport, stack: Stac
             there = choose(machine, alone, support, Log(log.rules, trial=True))
         except Unresolved:
             there = []
-    place = _place(machine, wish, machine.cards, wish.python or next(iter(_interpreters(machine, log.rules)), None))
+    python = wish.python or next(iter(_interpreters(machine, log.rules)), None)
+    place = _place(machine, wish, support, python)
     pinned = any(each.name == DEFAULT and (each.specifier or each.variant) for each in wish.frameworks)
     return list(by_hand.reasons(wish.by_hand, next(iter(there), None), machine, place, log, pinned=pinned))
 
 
 def _place(
-    machine: Machine, wish: Wish, cards: Sequence[Card], python: str | None, cuda: str | None = None
+    machine: Machine, wish: Wish, support: CudaSupport | None, python: str | None, cuda: str | None = None
 ) -> companions.Place:
     """Return where something beside a framework is to run. A mirror may have wheels of its own."""
-    wheels = upstreams.PYTHON_INDEX not in wish.mirrors
-    return companions.Place(cards, machine.arch, machine.os, machine.glibc, python, cuda, wheels)
+    cards, wheels = machine.cards if support else (), upstreams.PYTHON_INDEX not in wish.mirrors
+    return companions.Place(cards, machine.arch, machine.os, machine.glibc, python, cuda, support, wheels)
 
 
 def _of_directory(
@@ -142,16 +143,23 @@ def _of_directory(
         framework: FrameworkWish, python: str, limits: Limits, *, trial: bool
     ) -> tuple[FrameworkEnvironment, Offer]:
         asked, where = replace(wish, python=python), Log(log.rules, trial=True) if trial else told
-        return _environment(framework, machine, asked, support, where, toolkits, limits)
+        wished = [_requirement(each) for each in members if each is not framework]
+        return _environment(framework, machine, asked, support, where, toolkits, replace(limits, wished=wished))
 
     pythons = [wish.python] if wish.python else _interpreters(machine, log.rules)
     rows = together.choose(members, project, pythons, machine.arch, one)
     _told(rows, told, log)
     if project:
         cuda = next((row["cuda"] for row in rows if row["cuda"]), None)
-        place = _place(machine, wish, machine.cards if support else (), rows[0]["interpreter"], cuda)
+        place = _place(machine, wish, support, rows[0]["interpreter"], cuda)
         rows = _with_companions(project, rows, place, log)
     return [{**row, "kernel": jupyter_kernels.directory(row["path"])} for row in rows] if wish.jupyter else rows
+
+
+def _requirement(framework: FrameworkWish) -> Requirement:
+    """Return a framework that is wished as what asks for its package."""
+    package = FRAMEWORKS[framework.name].ABOUT.package
+    return Requirement(f"{package}{framework.specifier}", framework.origin or "the wish")
 
 
 def _with_companions(
@@ -418,7 +426,7 @@ def _search(
             reasons += _reasons(offer, framework, machine, support, log, guesses=guesses)
             if python and limits.in_environment:
                 platform = _platform(machine, framework, wish, python)
-                place = _place(machine, wish, machine.cards if support else (), python, offer.cuda)
+                place = _place(machine, wish, support, python, offer.cuda)
                 contents = FRAMEWORKS[framework.name].contents(offer, platform, wish, Log(log.rules, trial=True))
                 reasons += required.clashes(offer, contents, limits)
                 held = [Requirement(each, offer.title) for each in required.held(offer, contents)] if lines else []
@@ -429,7 +437,8 @@ def _search(
                 failed[python is not None].append(reasons)
         if fitting:
             return min(fitting, key=lambda choice: _rank(choice.offer, support, beside, log.rules))
-    return of_all(failed[True] or failed[False]) or [_no_release(framework, machine, log)]
+    place = _place(machine, wish, support, wish.python)
+    return of_all(failed[True] or failed[False]) or [_no_release(framework, machine, place, limits, log)]
 
 
 def _rank(
@@ -547,7 +556,9 @@ def _unseen_board(framework: FrameworkWish) -> Entry:
     return conflict("frameworks.jetson", text, "the machine's facts", _JETPACK)
 
 
-def _no_release(framework: FrameworkWish, machine: Machine, log: Log) -> Entry:
+def _no_release(
+    framework: FrameworkWish, machine: Machine, place: companions.Place, limits: Limits, log: Log
+) -> Entry:
     """Return the reason where nothing answers a wish, with the newest release that is known; first the card that none of them serves."""
     anything = FrameworkWish(framework.name)
     releases = [offers for offers in FRAMEWORKS[framework.name].offers(anything, log.rules, cpu=False) if offers]
@@ -556,9 +567,12 @@ def _no_release(framework: FrameworkWish, machine: Machine, log: Log) -> Entry:
     title = newest.title.split(" ", 1)[0]
     asked = specifiers.bound(framework.specifier)
     text = f"no release of {title} matches {framework.text!r}; the newest known is {newest.version}"
+    source = log.cite(newest.table, newest.release_row)
     if asked and is_outside(asked, list(known)):
         text = f"{framework.text!r} asks for {title} {asked}, which is {unknown.beyond(asked, list(known), log.rules)}"
-    source = log.cite(newest.table, newest.release_row)
+        exact, beside = required.exact(f"{title}{framework.specifier}"), [*limits.required, *limits.wished]
+        for each in companions.bound(title, exact, place, beside, log.rules) if exact else ():
+            text, source = f"{text}; it {each.text}", log.cite("companions", each.row)
     card = _never_served(framework.name, [offer for offers in releases for offer in offers], machine, log)
     if card:
         text = f"no release of {title} that is known has code for the {card.name} (compute capability {card.compute_capability}); {text}"

@@ -19,6 +19,7 @@ from ...model.wish import Requirement
 from ...rules import Row, Rules, companions
 from ...rules.companions import Need
 from ...wish import specifiers
+from ..cuda_support import CudaSupport
 from ..log import Entry, Log, conflict
 from ..machine import Card
 from . import pytorch, required
@@ -36,8 +37,9 @@ _PYTHONS = [f"3.{minor}" for minor in range(6, 30)]
 
 @dataclass(frozen=True)
 class Place:
-    """Where something is to run. ``cards``: none for the processor; ``cuda``: the CUDA of the framework there; ``wheels``: whether those of
-    the Python index are taken, of which it is known for what they are made.
+    """Where something is to run. ``cards``: none for the processor; ``cuda``: the CUDA of the framework there (12.8); ``support``: what its
+    driver runs, None where there is none; ``wheels``: whether those of the Python index are taken, of which it is known for what they are
+    made.
     """
 
     cards: Sequence[Card]
@@ -46,19 +48,21 @@ class Place:
     glibc: str | None
     python: str | None
     cuda: str | None = None
+    support: CudaSupport | None = None
     wheels: bool = True
 
 
 @dataclass(frozen=True)
 class Fault:
     """Why a release does not run somewhere, as the end of a sentence about it. ``other``: the requirement that it needs instead of what is
-    there; ``installs``: it is installed all the same, and computes on the processor.
+    there; ``installs``: it is installed all the same, and computes on the processor; ``unsaid``: pip does not know it.
     """
 
     text: str
     row: Row
     other: str = ""
     installs: bool = False
+    unsaid: bool = False
 
 
 @dataclass(frozen=True)
@@ -115,6 +119,7 @@ def faults(name: str, version: str, place: Place, beside: Sequence[Requirement],
     """Yield what is against a release: what it goes with is not there, or its wheels are for other machines."""
     for row in companions.spans(name, version, rules):
         yield from (Fault(_why(text, row), row) for text in _of_machine(row, place))
+        yield from (Fault(_why(text, row), row, unsaid=True) for text in _of_cuda(row, place, rules))
         if place.wheels and place.cards and place.arch in row.get("processor", ()):
             text = (
                 f"computes on the processor alone on {place.arch}, and is built from its source where it takes the card"
@@ -123,11 +128,18 @@ def faults(name: str, version: str, place: Place, beside: Sequence[Requirement],
         lacking = [each for each in row.get("loads", ()) if place.cuda and not _is_there(each, place.cuda, beside)]
         if lacking:
             text = f"loads {' and '.join(lacking)}, beside CUDA {numeric_version.major(place.cuda or '')}"
-            yield Fault(_why(text, row), row, lacking[0])
+            yield Fault(_why(text, row), row, lacking[0], unsaid=True)
     for need in _needs(name, version, rules):
         other = next((each for each in beside if _differ(need.text, each.text)), None)
         if other:
-            yield Fault(_why(f"is for {_words(need.text)}, not for {_there(other)}", need.row), need.row, need.text)
+            text = _why(f"is for {_words(need.text)}, not for {_there(other)}", need.row)
+            yield Fault(text, need.row, need.text, unsaid=need.unsaid)
+
+
+def bound(name: str, version: str, place: Place, beside: Sequence[Requirement], rules: Rules) -> list[Fault]:
+    """Return what is against a release that the table of its own framework does not have: where nothing is, what it goes with."""
+    found = list(faults(name, version, place, beside, rules))
+    return found or [Fault(f"is for {_words(each.text)}", each.row) for each in _needs(name, version, rules)]
 
 
 def _needs(name: str, version: str, rules: Rules) -> Sequence[Need]:
@@ -151,7 +163,25 @@ def _differ(need: str, other: str) -> bool:
     return required.name(need) == required.name(other) and not required.agree(need, other)
 
 
+def _of_cuda(row: Row, place: Place, rules: Rules) -> Iterator[str]:
+    """Yield why a release does not run on the cards, with the CUDA of the framework beside it or with that of the driver."""
+    built, driver, support = row.get("cuda"), row.get("driver"), place.support
+    if built and place.wheels and place.cards and place.cuda and place.cuda not in built:
+        yield f"has libraries for CUDA {built[0]} to {built[-1]}, and none for {place.cuda}, which the framework beside it has"
+    if driver and support and support.mode(driver, rules) is None:
+        there = f"the driver {support.newest}" if support.newest else "the driver there"
+        yield f"needs a driver for CUDA {numeric_version.major(driver)}, {there} brings CUDA {support.cuda}"
+    lowest, highest = row.get("cards", (None, None))
+    for card in place.cards:
+        capability = card.compute_capability
+        if capability and lowest and not numeric_version.at_least(capability, lowest):
+            yield f"begins with compute capability {lowest}, the {card.name} has {capability}"
+        if capability and highest and not numeric_version.at_least(highest, capability):
+            yield f"has no code for the {card.name} (compute capability {capability})"
+
+
 def _of_machine(row: Row, place: Place) -> Iterator[str]:
+    """Yield why a release has no wheels for a machine."""
     if place.wheels:
         python, arches = row.get("python"), row.get("arch")
         if python and place.python and not specifiers.matches(place.python, python):
@@ -160,13 +190,6 @@ def _of_machine(row: Row, place: Place) -> Iterator[str]:
             yield f"has no wheels for {place.arch}"
         if row.get("glibc") and place.glibc and not numeric_version.at_least(place.glibc, row["glibc"]):
             yield f"is made for glibc {row['glibc']} or newer, {place.os} has {place.glibc}"
-    lowest, highest = row.get("cards", (None, None))
-    for card in place.cards:
-        capability = card.compute_capability
-        if capability and lowest and not numeric_version.at_least(capability, lowest):
-            yield f"begins with compute capability {lowest}, the {card.name} has {capability}"
-        if capability and highest and not numeric_version.at_least(highest, capability):
-            yield f"has no code for the {card.name} (compute capability {capability})"
 
 
 def _why(text: str, row: Row) -> str:
@@ -238,13 +261,18 @@ def constraints(lines: Sequence[Requirement], place: Place, beside: Sequence[Req
     for line in lines:
         row = companions.of(required.name(line.text), rules)
         chosen = None if row and row["there"] == "source" else choose(line.text, place, beside, rules)
-        needs = companions.needs(chosen.name, chosen.version, rules) if chosen and not chosen.faults else ()
-        unsaid = [each.text for each in needs if each.unsaid]
-        if chosen and unsaid:
+        if chosen and not chosen.faults:
+            unsaid = [each.text for each in companions.needs(chosen.name, chosen.version, rules) if each.unsaid]
             found += [each for each in unsaid if required.name(each) not in there]
-            newest = companions.versions(chosen.name, rules)[0]
-            found += [f"{chosen.name}<={chosen.version}"] if not chosen.asked and chosen.version != newest else []
+            held = not chosen.asked and _passes_over(chosen, place, beside, rules)
+            found += [f"{chosen.name}<={chosen.version}"] if held else []
     return list(dict.fromkeys(found))
+
+
+def _passes_over(chosen: Chosen, place: Place, beside: Sequence[Requirement], rules: Rules) -> bool:
+    """Say whether pip would take a release that is newer than the chosen one, because it does not know what is against it."""
+    newer = [each for each in _releases(chosen.name, rules) if companions.key(each) > companions.key(chosen.version)]
+    return any(fault.unsaid for each in newer for fault in faults(chosen.name, each, place, beside, rules))
 
 
 def notices(line: Requirement, path: str, place: Place, rules: Rules) -> Iterator[tuple[str, Row]]:

@@ -31,13 +31,15 @@ _ANOTHER = "ask for another release of one of them, or give each an environment 
 @dataclass(frozen=True)
 class Limits:
     """What a release has to fit. ``required``: what else is in its environment; ``cuda``: the CUDA major version of that, None for any;
-    ``toolkits``: those of which one has to compile extensions for it, none for any.
+    ``toolkits``: those of which one has to compile extensions for it, none for any. ``wished``: the other frameworks of the environment,
+    chosen or not, for what is said where there is no release.
     """
 
     required: Sequence[Requirement] = ()
     cuda: str | None = None
     cuda_of: str = ""
     toolkits: Sequence[str] = ()
+    wished: Sequence[Requirement] = ()
 
     @property
     def in_environment(self) -> bool:
