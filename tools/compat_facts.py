@@ -434,6 +434,69 @@ def _glibc(wheels: Iterable[File]) -> dict[str, str]:
     return dict(sorted(found.items(), reverse=True))
 
 
+# what people use beside the frameworks ---------------------------------------------------------------------
+
+
+def companions(index: Index, tables: Tables, done: Progress) -> list[Facts]:
+    """The newest releases, and what goes with what where the metadata says it."""
+    packages = [row["name"] for row in tables["companions"]["packages"] if row["newest"] and row["there"] != "nothing"]
+    newest = {(name,): {"newest": found} for name in packages if (found := _newest_of(index.files(name)))}
+    pairs: dict[Key, Row] = {}
+    for row in tables["companions"]["pairs"]:
+        releases = None if row.get("unsaid") else _goes_with(index, row, done)
+        if releases:
+            pairs[row["package"], row["other"]] = {"releases": releases}
+    return [
+        Facts("companions", "packages", ("name",), newest, complete=False),
+        Facts("companions", "pairs", ("package", "other"), pairs, complete=False),
+    ]
+
+
+def _newest_of(files: Iterable[File]) -> str | None:
+    """The newest release that stands, of sources or for Linux; a pre-release only where there is nothing else."""
+    standing = {each.version for each in files if not each.yanked and (not each.wheel or _serves(each))}
+    return str(max({each for each in standing if not each.is_prerelease} or standing)) if standing else None
+
+
+def _goes_with(index: Index, row: Row, done: Progress) -> dict[str, str] | None:
+    """What the releases of a row ask for, and those after it: each last one that asks for the same. None where they do not say it."""
+    known: dict[Version, str] = {Version(version): spec for version, spec in row["releases"].items()}
+    wheels = _standing(index.files(row["package"]))
+    asked = {version: file for version, file in wheels.items() if version in known or version > max(known)}
+    said = preload(index, asked.values(), done)
+    specs = {version: said[file.name].needs(row["other"]) for version, file in asked.items()}
+    if not any(spec for version, spec in specs.items() if version in known):
+        return None
+    found: dict[Version, str] = {}
+    for version in sorted({*known, *specs}):
+        mine, last = known.get(version), max(found, default=None)
+        spec = _as_ours(mine, specs.get(version))
+        if version not in known and last is not None and _as_ours(found[last], spec) == found[last]:
+            found.pop(last)
+        if spec:
+            found[version] = _as_ours(known[max(known)], spec) or spec
+    return {str(version): spec for version, spec in found.items()}
+
+
+def _standing(files: Iterable[File]) -> dict[Version, File]:
+    """A wheel for Linux of each release that stands and is no pre-release."""
+    found: dict[Version, File] = {}
+    for each in files:
+        if _serves(each) and not each.yanked and not each.version.is_prerelease:
+            found.setdefault(each.version, each)
+    return found
+
+
+def _serves(wheel: File) -> bool:
+    return bool(wheel.arches) or "any" in _platforms(wheel)
+
+
+def _as_ours(ours: str | None, theirs: str | None) -> str | None:
+    """What is asked for, as the table writes it where that is the same, or where upstream says nothing."""
+    same = ours is not None and (not theirs or SpecifierSet(ours) == SpecifierSet(theirs))
+    return ours if same else theirs
+
+
 READERS: tuple[Callable[[Index, Tables, Progress], list[Facts]], ...] = (
     pytorch,
     tensorflow,
@@ -447,6 +510,7 @@ READERS: tuple[Callable[[Index, Tables, Progress], list[Facts]], ...] = (
     tensorrt,
     dali,
     glibc,
+    companions,
 )
 
 

@@ -50,6 +50,11 @@ TO_READ = {
     "cuda.rows": "the compute capabilities and host compilers of its release notes (tables `targets`, `compilers`)",
 }
 
+# What a person reads where a field of a row changed.
+TO_READ_AGAIN = {
+    "companions.packages": "whether its spans and pairs hold for that release: what it loads, for which CUDA, driver and cards it is",
+}
+
 
 @dataclass
 class Change:
@@ -84,6 +89,8 @@ class Change:
             file.set(facts.table, key, facts.key, **{difference.field: difference.upstream, "source": sources})
             self._explain(file, source)
             self.done.append(f"{where}: {difference.field} {text(difference.ours)} -> {text(difference.upstream)}")
+            if facts.name in TO_READ_AGAIN:
+                self.left.append(f"{where}: {TO_READ_AGAIN[facts.name]}")
 
     def _explain(self, file: TableFile, source: str) -> None:
         """A file explains each source that its rows name."""

@@ -212,7 +212,18 @@ class TableFile:
         # A field that the row did not have before goes where the others are.
         row |= {name: row.pop(name) for name in ("confirmed", "source") if name in row}
         first, last = self._lines(table, number)
-        self._replace(first, last, lines(row))
+        if self._text.splitlines()[first].startswith("  - {"):
+            self._replace(first, last, lines(row))
+            return
+        for name in fields:
+            self._replace(*self._field(table, number, name), _block(name, row[name]))
+
+    def _field(self, table: str, number: int, name: str) -> tuple[int, int]:
+        """The lines of a field of a row that has one a line."""
+        first, last = self._lines(table, number)
+        text = self._text.splitlines()
+        begin = next(at for at in range(first, last) if text[at].lstrip(" -").startswith(f"{name}:"))
+        return begin, next((at for at in range(begin + 1, last) if not text[at].startswith("     ")), last)
 
     def add(self, table: str, key: Key, names: Sequence[str], row: Row) -> None:
         """Put a row where its key belongs: before the first that is higher."""
@@ -254,7 +265,7 @@ class TableFile:
         first: int = located.lc.item(number)[0]
         text = self._text.splitlines()
         last = first + 1
-        while last < len(text) and text[last].startswith("     "):
+        while last < len(text) and text[last].startswith("    "):
             last += 1
         return first, last
 
@@ -292,6 +303,19 @@ def lines(row: Row) -> list[str]:
             line, gap = "     ", ""
         line += gap + piece
     return [*made, line]
+
+
+def _block(name: str, value: Any) -> list[str]:
+    """A field of a row that has one a line, wrapped after a value."""
+    parts = f"    {name}: {_value(value)}".split(", ")
+    made = [parts[0]]
+    for part in parts[1:]:
+        if len(made[-1]) + len(part) + 3 > WIDTH:
+            made[-1] += ","
+            made.append(" " * (len(name) + 7) + part)
+        else:
+            made[-1] += f", {part}"
+    return made
 
 
 def _value(value: Any) -> str:

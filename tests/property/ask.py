@@ -11,7 +11,7 @@ from tests.property.machines import Question, answer_to
 def main() -> None:
     """Read, answer, print."""
     for each in json.load(sys.stdin):
-        print(json.dumps(answer_to(Question(each["machine"], tuple(each["wants"])))))
+        print(json.dumps(answer_to(Question(each["machine"], tuple(each["wants"]), tuple(each["lines"])))))
 
 
 if __name__ == "__main__":

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import copy
+import re
+import tempfile
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from hypothesis import strategies as st
@@ -46,20 +51,33 @@ _NEW_OF_DISTROS = {
 
 @dataclass(frozen=True)
 class Question:
-    """A machine and what is wanted of it, as a person gives them; small enough to be printed."""
+    """A machine and what is wanted of it, as a person gives them; small enough to be printed. ``lines``: the file of a project."""
 
     machine: dict[str, Any]
     wants: tuple[str, ...]
+    lines: tuple[str, ...] = ()
 
     def wanting(self, *wants: str) -> Question:
         """The same machine with another wish."""
-        return Question(self.machine, wants)
+        return Question(self.machine, wants, self.lines)
 
 
 def wish_of(question: Question) -> Wish:
     """The wish as the program reads it."""
-    variables = {"gpuwright_want": list(question.wants), "gpuwright_repository_keys": question.machine["keys"]}
-    return Wish.from_variables(variables, RULES)
+    wants = [*question.wants, *([f"project={_file(question.lines)}"] if question.lines else [])]
+    return Wish.from_variables({"gpuwright_want": wants, "gpuwright_repository_keys": question.machine["keys"]}, RULES)
+
+
+@cache
+def _file(lines: tuple[str, ...]) -> str:
+    """A project's file with these lines, as long as this process lives."""
+    path = Path(_FILES.name) / f"{zlib.crc32(repr(lines).encode()):08x}" / "requirements.txt"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return str(path)
+
+
+_FILES = tempfile.TemporaryDirectory(prefix="gpuwright-property-")
 
 
 def machine_of(question: Question, wish: Wish) -> Machine:
@@ -402,3 +420,44 @@ def monitored(draw: st.DrawFn) -> Question:
 _any = st.builds(Question, machine=st.one_of(described(), observed()), wants=wishes())
 # Each as likely as its neighbours: one question in five is of the last kind.
 questions = st.one_of(_any, _any, _any, _any, exceptions())
+
+
+# what stands beside a framework -------------------------------------------------------------------------
+
+
+def _releases_beside() -> dict[str, list[str]]:
+    """The releases at which something begins or ends, of each package that is used beside PyTorch."""
+    found: dict[str, list[str]] = {}
+    for row in naive.rows("companions", "spans"):
+        names = {each["package"] for each in naive.rows("companions", "pairs")} | set(_BESIDE)
+        for name in [row["package"], *names] if re.fullmatch("[a-z0-9-]+", row["package"]) else names:
+            if re.fullmatch(row["package"], name):
+                found.setdefault(name, []).extend([row["from_version"], row["to_version"]])
+    for row in naive.rows("companions", "pairs"):
+        found.setdefault(row["package"], []).extend(row["releases"])
+    # Frameworks are wished by themselves.
+    return {name: sorted(set(each)) for name, each in sorted(found.items()) if name not in ("vllm", "onnxruntime-gpu")}
+
+
+#: Names of which a row speaks by a pattern.
+_BESIDE = (
+    "cuda-python",
+    "cuda-bindings",
+    "cudf-cu12",
+    "cudf-cu13",
+    "cuml-cu11",
+    "faiss-gpu-cu12",
+    "spconv-cu120",
+    "mxnet-cu112",
+)
+
+
+@st.composite
+def beside(draw: st.DrawFn) -> Question:
+    """A project with a PyTorch and one package that is used beside it, in which a driver may be wished too."""
+    torch = draw(st.one_of(st.just("torch"), st.sampled_from(TORCH).map("torch=={}".format), _torch_of_variant()))
+    releases = _releases_beside()
+    name = draw(st.sampled_from(list(releases)))
+    line = draw(st.one_of(st.just(name), st.sampled_from(releases[name]).map(f"{name}=={{}}".format)))
+    driver = draw(st.one_of(st.just([]), st.sampled_from(BRANCHES).map(lambda branch: [f"driver={branch}"])))
+    return Question(draw(described()), tuple(driver), (torch, line))

@@ -22,7 +22,17 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.machine im
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.possible import Possible, Trials
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
 from tests.property import naive, nearer, remedies
-from tests.property.machines import RULES, WANTS, Question, answer_to, machine_of, monitored, questions, wish_of
+from tests.property.machines import (
+    RULES,
+    WANTS,
+    Question,
+    answer_to,
+    beside,
+    machine_of,
+    monitored,
+    questions,
+    wish_of,
+)
 
 
 def answered(question: Question) -> dict[str, Any]:
@@ -62,6 +72,30 @@ def test_an_answer_satisfies_every_rule_when_checked_from_the_tables_alone(quest
         where = machine_of(question, wish_of(question))
         assert not naive.faults(where, question.wants, answer)
         assert not naive.better_branches(where, question.wants, answer)
+
+
+# Each is bound to one thing that hardly ever is drawn together with it: a CUDA, a driver, a torch that its metadata does not name.
+def _bound(*lines: str, driver: str = "") -> Question:
+    asked = _described("GeForce RTX 4090", "ubuntu-24.04", *([f"driver={driver}"] if driver else []))
+    return Question(asked.machine, asked.wants, lines)
+
+
+@example(_bound("torch==2.5.1+cu124", "bitsandbytes==0.42.0"))
+@example(_bound("torch==2.9.0+cu128", "cuda-python", driver="570"))
+@example(_bound("torch==2.8.0", "torchcodec"))
+@settings(max_examples=settings.default.max_examples * 2)  # type: ignore[union-attr]  # a profile is loaded
+@given(beside())
+def test_what_stands_beside_a_framework_satisfies_the_tables_or_is_refused_by_them(question: Question) -> None:
+    answer = answered(question)
+    where = machine_of(question, wish_of(question))
+    if answer["ok"]:
+        assert not naive.faults(where, question.wants, answer, question.lines)
+        return
+    # A torch that is free is another one without the line, and a build that is named is the same.
+    alone = answer_to(Question(question.machine, question.wants, question.lines[:1]))
+    refused = {entry["rule"] for entry in answer["conflicts"]} == {"frameworks.companions"}
+    if refused and alone["ok"] and "+" in question.lines[0]:
+        assert list(naive.companions.faults(where, alone["stack"], question.lines))
 
 
 @example(JETSON)

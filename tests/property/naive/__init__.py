@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from typing import Any
 
-from tests.property.naive import cuda, driver, engines, exporters, images, wheels
+from tests.property.naive import companions, cuda, driver, engines, exporters, images, wheels
 from tests.property.naive.asked import component, leaves_out, unmet
 from tests.property.naive.cuda import between
 from tests.property.naive.driver import better_branches
@@ -21,6 +21,7 @@ __all__ = [
     "Row",
     "better_branches",
     "between",
+    "companions",
     "component",
     "exporters",
     "faults",
@@ -36,8 +37,8 @@ __all__ = [
 Stack = Mapping[str, Any]
 
 
-def faults(machine: Any, wants: Sequence[str], answer: Mapping[str, Any]) -> list[str]:
-    """Everything that is wrong with an answer that is ok."""
+def faults(machine: Any, wants: Sequence[str], answer: Mapping[str, Any], lines: Sequence[str] = ()) -> list[str]:
+    """Everything that is wrong with an answer that is ok; ``lines``: what its project asks for."""
     stack = answer["stack"]
     warned = {entry["rule"] for entry in answer["warnings"]}
     found = [*unmet(wants, stack, leaves_out(machine))]
@@ -53,6 +54,7 @@ def faults(machine: Any, wants: Sequence[str], answer: Mapping[str, Any]) -> lis
     found += exporters.faults(machine, wants, stack)
     for each in stack.get("frameworks", ()):
         found += wheels.faults(machine, each, stack, warned)
+    found += companions.faults(machine, stack, lines) if stack.get("frameworks") else []
     found += _repositories(machine, stack)
     found += _age_of_rules(machine, warned)
     # A Jetson's system is its image's; only frameworks are put on it, and then its age counts.

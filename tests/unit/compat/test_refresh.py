@@ -50,6 +50,7 @@ def world(shelf: Shelf, compat: Write) -> Path:
     shelf.put("cupy-cuda12x", "14.2.0", "cp312", requires=["numpy>=2.0"])
     shelf.put("vllm", "0.33.0", "cp312", requires=["torch==2.1.0"], python="<3.13,>=3.12")
     shelf.put("lmdb", "3.0.0", "cp312")
+    shelf.put("beside", "1.0", requires=["torch==2.1.0"])
     shelf.put("nvidia-dali-cuda120", "2.4.0", python="<3.11,>=3.10")
     shelf.put("tensorrt", "8.6.0", "cp310")
     day = {"date": "2024-05-01"}
@@ -140,6 +141,12 @@ def world(shelf: Shelf, compat: Write) -> Path:
         cupy={"releases": [{**cupy, **SEEN}]},
         vllm={"releases": [{**vllm, **SEEN}]},
         lmdb={"releases": [{"version": "3.0.0", **day, "python": ["3.12"], "arch": x86, **SEEN}]},
+        companions={
+            "packages": [{"name": "beside", "there": "wheels", "newest": "1.0", "beside": "pytorch", **SEEN}],
+            "pairs": [
+                {"package": "beside", "other": "torch", "from_version": "1.0", "releases": {"1.0": "==2.1.0"}, **SEEN}
+            ],
+        },
         cudnn={"versions": [{"version": "8.9.2.26", "cuda_majors": ["12"], "arch": x86, **day, **SEEN}]},
         libraries={
             "nccl": [{"version": "2.18.1", **day, "variants": {"cu12": x86}, **SEEN}],
@@ -225,6 +232,7 @@ def test_nothing_new_changes_nothing_but_the_day(world: Path, shelf: Shelf) -> N
             "cupy",
             "vllm",
             "lmdb",
+            "companions",
             "cudnn",
             "libraries",
         )
@@ -265,6 +273,35 @@ def test_new_plugins_and_libraries_are_added_in_full(world: Path, shelf: Shelf) 
         "variants": {"cu12": ["x86_64"]},
         **SEEN,
     }
+
+
+def test_a_new_release_of_what_stands_beside_is_told_with_what_it_asks_for(
+    world: Path, shelf: Shelf, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shelf.put("beside", "1.1", requires=["torch==2.1.0"])
+    shelf.put("beside", "1.2", requires=["torch<3,>=2.2"])
+    shelf.put("beside", "1.3rc1", requires=["torch==9.0"])
+    run(compat_refresh, world, shelf)
+    assert rows(world, "companions", "packages")[0]["newest"] == "1.2"
+    assert rows(world, "companions", "pairs")[0]["releases"] == {"1.1": "==2.1.0", "1.2": "<3,>=2.2"}
+    assert "for you: companions.packages beside: whether its spans and pairs hold" in capsys.readouterr().out
+    assert run(compat_verify, world, shelf) == 0
+
+
+def test_a_row_of_a_field_a_line_keeps_its_other_lines(tmp_path: Path) -> None:
+    path = tmp_path / "companions.yaml"
+    path.write_text(
+        "---\nupdated: '2024-01-01'\n\npairs:\n  - package: beside\n    other: torch\n    releases: {'1.0': '==2.1.0',\n"
+        "               '1.1': '==2.2.0'}\n    confirmed: true\n    source: [package_index]\n\nsources: {}\n"
+    )
+    file = compat_tables.TableFile(path)
+    many = {f"1.{number}": "==2.1.0" for number in range(20)}
+    file.set("pairs", ("beside", "torch"), ("package", "other"), releases=many)
+    assert file.content["pairs"] == [
+        {"package": "beside", "other": "torch", "releases": many, "confirmed": True, "source": ["package_index"]}
+    ]
+    assert "    other: torch\n    releases: {'1.0': '==2.1.0', " in file.text
+    assert max(map(len, file.text.splitlines())) <= compat_tables.WIDTH
 
 
 def test_what_was_withdrawn_is_marked_and_what_is_gone_stays_for_a_person(
