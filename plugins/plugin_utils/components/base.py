@@ -199,6 +199,7 @@ class Component:
     package_units: units that come with a package and go with it.
     steps: the work of its role, by the name of the step.
     wishes_of_cards: what it holds single cards to, by bus id, in place of what is expected of any card.
+    unmended: what a person has to know of a plan in which its role does nothing: what is wrong with it and is no finding.
     """
 
     name: str
@@ -237,6 +238,7 @@ class Component:
     package_units: Mapping[str, Sequence[str]] = field(default_factory=dict)
     steps: Mapping[str, Step] = field(default_factory=dict)
     wishes_of_cards: Callable[[Stack], Mapping[str, smi_judge.Expected]] = _no_wishes
+    unmended: Callable[[Context], Sequence[str]] = _none
 
     def sealed(self, context: Context) -> Manages:
         """What its seal records; nothing where it leaves none."""

@@ -26,10 +26,11 @@ _SYSTEM = re.compile(r"/(?:cuda/repos/|cuda-repo-|nvidia-driver-local-repo-)([a-
 #: Other packagers of the driver by the ids of their repositories of dnf. They name packages as NVIDIA does (nvidia-settings,
 #: nvidia-modprobe, nvidia-driver): https://github.com/negativo17/nvidia-driver/issues/162 (2024-09-12),
 #: https://pastebin.com/2aDtRcm5 (2025-05-24).
-#: On Red Hat's systems NVIDIA's driver is a module, which who takes RPM Fusion's switches off: there it is not told.
+#: RPM Fusion is for Fedora and for Red Hat's systems and their rebuilds (rpmfusion-nonfree-release for el). There NVIDIA's driver is a
+#: module of dnf as well, which may be switched off: whether it is, is not observed, and an exclusion says it too.
 _PACKAGERS = (
-    ("negativo17", re.compile(r"(?:epel|fedora)-(?:nvidia|multimedia)"), None),
-    ("RPM Fusion", re.compile(r"rpmfusion-nonfree(?:-updates|-nvidia-driver)?"), "fedora"),
+    ("negativo17", re.compile(r"(?:epel|fedora)-(?:nvidia|multimedia)")),
+    ("RPM Fusion", re.compile(r"rpmfusion-nonfree(?:-updates|-nvidia-driver)?")),
 )
 #: Packages of a driver: who leaves one of them out leaves out the driver.
 _DRIVER = ("nvidia-driver", "xorg-x11-drv-nvidia", "nvidia-modprobe")
@@ -88,9 +89,7 @@ def _of_two_packagers(
     own = {row.get("name") for _name, row in of_nvidia}
     if all(_leaves_out(view, name) for name in own):
         return
-    for packager, ids, system in _PACKAGERS:
-        if system not in (None, view.get("os.id")):
-            continue
+    for packager, ids in _PACKAGERS:
         found = sorted({str(row.get("name")) for row in rows if ids.fullmatch(row.get("name") or "")})
         if not found or all(_leaves_out(view, name) for name in found):
             continue

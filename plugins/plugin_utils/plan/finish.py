@@ -121,6 +121,7 @@ def finish(drafted: Draft, index: PackageIndex | None, wheels: python_query.Whee
         plan["warnings"] = [*plan["warnings"], notices.unverified(problems)]
     plan["warnings"] = [
         *plan["warnings"],
+        *notices.unmended(context, request, plan["components"]),
         *notices.sources_of_others(problems),
         *notices.enabled(drafted, index),
         *notices.of_wheels(wheels),

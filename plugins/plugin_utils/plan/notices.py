@@ -4,10 +4,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from ..components import Context, frameworks
+from ..components import COMPONENTS, Context, frameworks
 from ..components.nvidia_driver import rollback
 from ..model import index_answer
 from ..model.stack import Why
@@ -60,6 +60,16 @@ def rolled_back(context: Context, request: Request) -> list[Why]:
     if request.returns:
         return []
     return rollback.told(context.facts, context.stack.get("driver")) + frameworks.returning.told(context)
+
+
+def unmended(context: Context, request: Request, working: Collection[str]) -> list[Why]:
+    """What stays wrong with what is wished and is nothing that a role mends. ``working``: the components that do something."""
+    return [
+        {"rule": f"{name}.unmended", "text": text, "source": "gpuwright"}
+        for name, component in COMPONENTS.items()
+        if name not in working and request.covers(name) and component.wanted(context)
+        for text in component.unmended(context)
+    ]
 
 
 def sources_of_others(problems: Sequence[IndexProblem]) -> list[Why]:

@@ -138,6 +138,18 @@ def test_the_runtime_leaves_control_groups_to_systemd_where_the_kubelet_does() -
     assert "SystemdCgroup" not in file["content"]
 
 
+def test_a_runtime_of_others_that_pods_do_not_stay_in_is_told_where_nothing_is_done() -> None:
+    def told(**seen: Any) -> list[str]:
+        plan = planned(node(config=seen.pop("config", SEEN["config"]), **seen), container_toolkit_engine="containerd")
+        return [row["text"] for row in plan["warnings"] if row["rule"] == "container_toolkit.unmended"]
+
+    assert told(kubelet_cgroups="systemd") == [f"{containerd.UNMANAGED}. What to do: {containerd.MANAGE}"]
+    assert told(kubelet_cgroups="systemd", config={**SEEN["config"], "systemd_cgroup": True}) == []
+    assert told(kubelet_cgroups="cgroupfs") == []
+    # The role that adds the runtime leaves them to systemd itself.
+    assert told(kubelet_cgroups="systemd", config={**SEEN["config"], "runtime": None}) == []
+
+
 def test_runc_is_named_where_the_file_named_no_runtime_because_containerd_1_forgets_it_then() -> None:
     new, _ = containerd.configured(DEBIAN, "1.6.20", default=False)
     runtimes = tomllib.loads(new)["plugins"]["io.containerd.grpc.v1.cri"]["containerd"]["runtimes"]

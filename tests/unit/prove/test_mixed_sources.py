@@ -70,8 +70,10 @@ def test_where_neither_is_named_as_this_system_all_are_told(facts: Any) -> None:
         (ROCKY, "rhel9", "epel-nvidia", True),
         (FEDORA, "fedora43", "fedora-multimedia", True),
         (FEDORA, "fedora43", "rpmfusion-nonfree-nvidia-driver", True),
-        # NVIDIA's driver is a module there, which may be switched off.
-        (ROCKY, "rhel9", "rpmfusion-nonfree-updates", False),
+        (ROCKY, "rhel9", "rpmfusion-nonfree-updates", True),
+        ({**ROCKY, "id": "rhel"}, "rhel9", "rpmfusion-nonfree", True),
+        ({**ROCKY, "id": "almalinux"}, "rhel9", "rpmfusion-nonfree", True),
+        (ROCKY, "rhel9", "rpmfusion-free-updates", False),
         (ROCKY, "rhel9", "epel", False),
     ],
 )

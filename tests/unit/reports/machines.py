@@ -65,6 +65,7 @@ def _of_tree(place: Path, about: dict[str, Any], change: dict[str, Any]) -> Any:
         given["running"] = about["running"]
     own = system if system in tree._OS_RELEASE else "debian-13"
     root = Tree(place)
+    root.file("/etc/resolv.conf", "nameserver 192.0.2.53\n")
     driver = about.get("driver", DRIVER)
     tree.make_root(place, scenario.expand(given, "report", own), driver)
     programs = {}

@@ -203,6 +203,13 @@ def refuse(context: Context, _plan: Plan) -> None:
         raise StepRefused(reason)
 
 
+def unmended(context: Context) -> list[str]:
+    """A runtime of somebody else's that pods do not stay in."""
+    toolkit = context.stack.get("container_toolkit") or {}
+    of_pods = toolkit.get("engine", {}).get("name") == "containerd" and containerd.unmanaged(containerd.there(context))
+    return [f"{containerd.UNMANAGED}. What to do: {containerd.MANAGE}"] if of_pods else []
+
+
 COMPONENT = Component(
     NAME,
     wanted,
@@ -220,6 +227,7 @@ COMPONENT = Component(
     security="container-toolkit",
     demands=demands,
     judge=judgement.judge,
+    unmended=unmended,
     containers=proof.containers,
     merged=(DAEMON_JSON, containerd.CONFIG),
     directories=(containerd.DIRECTORY,),

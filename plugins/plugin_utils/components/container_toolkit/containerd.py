@@ -34,6 +34,10 @@ DIRECTORY = "/etc/containerd/conf.d"
 DROP_IN = f"{DIRECTORY}/99-gpuwright.toml"
 SERVICE = "containerd.service"
 PROGRAM = "/usr/bin/nvidia-container-runtime"
+#: What is wrong with a runtime that somebody else configured, and what a person does about it
+#: (https://github.com/NVIDIA/nvidia-docker/issues/1788).
+UNMANAGED = "containerd's runtime nvidia does not leave control groups to systemd (SystemdCgroup), and the kubelet does: pods come and go"
+MANAGE = f"set SystemdCgroup = true beside BinaryName in the options of the runtime nvidia in {CONFIG}, then restart containerd"
 _VALIDATE = "containerd --config %s config dump"
 #: The section of what serves Kubernetes, by the version of the configuration (containerd/containerd, docs/cri/config.md).
 _SECTIONS = {1: "cri", 2: "io.containerd.grpc.v1.cri"}
@@ -70,6 +74,13 @@ def findings(context: Context) -> list[Finding]:
         reason = "containerd has not loaded its configuration since it was changed"
         found.append(Finding("configure", reason, services=[SERVICE]))
     return found
+
+
+def unmanaged(seen: Containerd) -> bool:
+    """Say whether the runtime is there and leaves no control groups to systemd, of which the kubelet has it manage those of pods."""
+    config = seen.get("config")
+    there = bool(config and config["runtime"])
+    return there and seen.get("kubelet_cgroups") == "systemd" and (config or {}).get("systemd_cgroup") is not True
 
 
 def left_behind(facts: Facts) -> list[Finding]:

@@ -14,6 +14,7 @@ from ..view import UP, View, unknown
 from . import cdi as of_cdi
 from . import docker as of_docker
 from . import rootless as of_users
+from .containerd import MANAGE, UNMANAGED, unmanaged
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
@@ -250,15 +251,8 @@ def _containerd(view: View) -> Check:
     config = containerd.get("config")
     if not config or not config["runtime"]:
         return _warned(name, "containerd does not know the NVIDIA runtime", UP)
-    if containerd.get("kubelet_cgroups") == "systemd" and config.get("systemd_cgroup") is not True:
-        return checks.failed(
-            name,
-            reason="containerd's runtime nvidia does not leave control groups to systemd (SystemdCgroup), and the kubelet does: pods come "
-            "and go",
-            action="configure",
-            remedy="set SystemdCgroup = true beside BinaryName in the options of the runtime nvidia in /etc/containerd/config.toml, then "
-            "restart containerd",
-        )
+    if unmanaged(containerd):
+        return checks.failed(name, reason=UNMANAGED, action="configure", remedy=MANAGE)
     if containerd.get("config_loaded") is False:
         remedy = "restart containerd when it suits: containers run on meanwhile"
         return _warned(name, "containerd has not read its configuration since it changed", remedy)

@@ -556,9 +556,7 @@ def _unseen_board(framework: FrameworkWish) -> Entry:
     return conflict("frameworks.jetson", text, "the machine's facts", _JETPACK)
 
 
-def _no_release(
-    framework: FrameworkWish, machine: Machine, place: companions.Place, limits: Limits, log: Log
-) -> Entry:
+def _no_release(framework: FrameworkWish, machine: Machine, place: companions.Place, limits: Limits, log: Log) -> Entry:
     """Return the reason where nothing answers a wish, with the newest release that is known; first the card that none of them serves."""
     anything = FrameworkWish(framework.name)
     releases = [offers for offers in FRAMEWORKS[framework.name].offers(anything, log.rules, cpu=False) if offers]
