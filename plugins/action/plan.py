@@ -71,7 +71,7 @@ class ActionModule(NodeAction):
         if plan["skipped"] or not facts["privileged"] or facts["root"] != "/":
             return plan
         answer = cast("Answer", self.on_node("kernel_log", {"boots": 0}, task_vars))
-        return document.with_checks(plan, judge_kernel_log.judge(answer, load_rules()), "doctor")
+        return document.with_checks(plan, judge_kernel_log.judge(answer, load_rules(), facts), "doctor")
 
     def _refuse_misspelt(self, task_vars: Variables) -> None:
         """Where a role is used alone no play of ours read the variables before. Raises AnsibleActionFail for one that is misspelt."""

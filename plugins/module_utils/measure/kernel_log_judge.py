@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from types import MappingProxyType
-from typing import TYPE_CHECKING, List, Mapping, Sequence, Tuple, TypedDict
+from typing import TYPE_CHECKING, List, Mapping, Optional, Sequence, Tuple, TypedDict
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, words
 from ansible_collections.gpuwright.node.plugins.module_utils.measure import recurrence
@@ -58,6 +58,19 @@ MOST_CHECKS = 40
 _RECOVERY_XID = 154
 # "GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)"
 _RECOVERY = re.compile(r" to 0x[0-9a-fA-F]+ \(([^)]+)\)")
+# What the driver may ask for (nvmlDeviceGpuRecoveryAction_t), by a word of it, and what a person does.
+_ASKED = (
+    ("reboot", "reboot the machine: the driver says that a reset of the card is not enough"),
+    (
+        "drain",
+        "let what runs on the card end and start nothing new there, then reset it (nvidia-smi --gpu-reset -i N), or reboot",
+    ),
+    ("reset", "end what runs on the card and reset it (nvidia-smi --gpu-reset -i N), or reboot"),
+)
+_CHANNELS_XID = 45
+# "Ch 00000001 caused by previous Xid 149"
+_PREVIOUS = re.compile(r"\bcaused by previous Xid ([0-9]{1,4})\b")
+_AFTER = "; what ran there has to be started again, and where the card does not take it, reset the card or reboot"
 
 _UNKNOWN: Meaning = {
     "meaning": "a number that these rules do not know",
@@ -103,7 +116,8 @@ def judge(seen: Seen, tables: Tables, earlier: Mapping[Key, Sequence[int]] = Map
 def _of_cards(seen: Seen, tables: Tables, earlier: Mapping[Key, Sequence[int]]) -> List[Check]:
     of_cards = [event for event in seen["events"] if event["kind"] != "sxid"]
     of_cards.sort(key=lambda event: bool(_row(event, tables).get("program")))
-    judged = [_judge(event, tables, earlier) for event in of_cards]
+    told = {key_of(event) for event in of_cards}
+    judged = [_judge(event, tables, earlier) for event in of_cards if _key_of_cause(event) not in told]
     bad = _bad(judged)
     if not bad and seen["more"]:
         reason = f"the kernel log names what asks for nothing, and {words.count(seen['more'], 'errors')} more than could be told apart"
@@ -187,7 +201,37 @@ def meaning_of(event: Event, tables: Tables) -> Meaning:
     elif asked:
         meaning["action"] = "reboot" if "Reboot" in asked[1] else "reset_gpu"
         meaning["meaning"] = f'{meaning["meaning"]}: "{asked[1]}"'
-    return meaning
+        wished = asked[1].lower()
+        meaning["remedy"] = next((remedy for word, remedy in _ASKED if word in wished), meaning["remedy"])
+    return _with_cause(event, meaning, tables)
+
+
+def _cause(event: Event) -> Optional[int]:
+    """The number of the error that a line names as the reason of its own."""
+    found = _PREVIOUS.search(event["message"]) if (event["kind"], event["code"]) == ("xid", _CHANNELS_XID) else None
+    return int(found[1]) if found and int(found[1]) != _CHANNELS_XID else None
+
+
+def _key_of_cause(event: Event) -> Optional[Key]:
+    """The error whose line may be in the log as well: then it is told by that alone."""
+    code = _cause(event)
+    return None if code is None else (event["kind"], code, event["bus_id"])
+
+
+def _with_cause(event: Event, meaning: Meaning, tables: Tables) -> Meaning:
+    """Channels that were torn down, as bad as the error that the line names, which the driver may not have written of that card."""
+    code = _cause(event)
+    if code is None:
+        return meaning
+    cause = _row({**event, "code": code}, tables)
+    if cause["severity"] == "info":
+        return meaning
+    return {
+        "meaning": f"{meaning['meaning']}, Xid {code} ({cause['meaning']})",
+        "severity": cause["severity"],
+        "action": cause["action"],
+        "remedy": cause["remedy"] + _AFTER,
+    }
 
 
 def _row(event: Event, tables: Tables) -> Meaning:

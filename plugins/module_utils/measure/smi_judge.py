@@ -83,6 +83,8 @@ SHUTDOWN_LIMIT_MARGIN_C = -10
 REST_PERCENT = 5
 # Lanes that a card needs to be fed; boards and clouds give several cards eight each.
 ENOUGH_LANES = 8
+# How much of a card has to be busy for it to be at work: its link is then as fast as it becomes.
+AT_WORK_PERCENT = 90
 REPLAYS_LIMIT = 80
 
 _RESET = "stop what runs on the card, then 'nvidia-smi --gpu-reset -i {index}', or reboot the host"
@@ -1197,7 +1199,7 @@ def _judge_pcie(gpu: Card, expected: Expected) -> List[Check]:
 
 
 def _judge_pcie_generation(gpu: Card, expected: Expected) -> Check:
-    """An idle card lowers its link to the first generation, so it is held against the maximum only under load."""
+    """An idle card lowers its link to the first generation, so it is held against the maximum only under load, ours or another's."""
     now, best = gpu["pcie"]["gen"], expected.get("pcie_gen") or _best_generation(gpu)
     rest: checks.Rest = {"gpu": label(gpu), "measured": now, "expected": best, "unit": "generation"}
     if now is None or best is None:
@@ -1206,16 +1208,21 @@ def _judge_pcie_generation(gpu: Card, expected: Expected) -> Check:
         )
     if now >= best:
         return checks.passed("pcie.gen", "warning", **rest)
-    if not expected.get("under_load"):
+    if not (expected.get("under_load") or _at_work(gpu)):
         return checks.skipped("pcie.gen", "an idle card lowers its link; this is judged under load", "info", **rest)
     return checks.failed(
         "pcie.gen",
         "warning",
-        reason="the PCIe link is slower than card and slot allow, under load",
+        reason=f"the PCIe link runs at generation {now} of {best}, slower than card and slot allow, under load",
         action="check_hardware",
         remedy=_SEAT,
         **rest,
     )
+
+
+def _at_work(gpu: Card) -> bool:
+    """Whether something computes there now, at full clocks: then the link is as fast as it becomes (nvidia-smi, PCIe Generation)."""
+    return gpu["performance_state"] == "P0" and (gpu["utilization_percent"] or 0) >= AT_WORK_PERCENT
 
 
 def _best_generation(gpu: Card) -> Optional[int]:

@@ -47,7 +47,7 @@ def judge_hidden(view: View, stack: Stack) -> list[Check]:
                     measured=names,
                     reason=f"{row['file']} keeps {', '.join(names[:_NAMED])}{more} from being installed ({row['entry']})",
                     action="configure",
-                    remedy="take these packages out of it, or remove it, where they may be installed",
+                    remedy=f"take these packages out of it, or remove it, where they may be installed ({row['file']}: that entry alone)",
                 )
             )
     return found or [checks.passed("packages.hidden", "warning")]

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         Facts,
         FailedBuild,
         LoadedModule,
+        PackageSource,
         PciGpu,
     )
 
@@ -94,6 +95,10 @@ def _away(stack: Stack | None) -> dict[str, str]:
         for name, component in COMPONENTS.items()
         if name in words and stack and not any(part in stack for part in component.parts)
     }
+
+
+# Packages that have everything but their own last script, which builds those of modules, and what waits for them.
+_HALF = re.compile(r"packages left unfinished: half-configured: ([^;]+)(?:; unpacked: [^;]+)?\Z")
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -378,7 +383,7 @@ def judge_packages(view: View) -> list[Check]:
                 "packages.interrupted",
                 not interrupted,
                 evidence=view.get("packages.interrupted_detail"),
-                reason="an installation of packages was cut off" if interrupted else None,
+                reason=_cut_off(view) if interrupted else None,
                 action="install",
                 remedy=f"{UP}, which repairs it first (as 'dpkg --configure -a' does)",
             )
@@ -397,6 +402,12 @@ def judge_packages(view: View) -> list[Check]:
     return result
 
 
+def _cut_off(view: View) -> str:
+    """That an installation was cut off; of packages that only were not configured, which ones: a build may be why."""
+    named = _HALF.match(str(view.get("packages.interrupted_detail") or ""))
+    return "an installation of packages was cut off" + (f" (half-configured: {named[1]})" if named else "")
+
+
 def judge_sources(view: View) -> list[Check]:
     """The package manager can read its sources; one check for each entry that it cannot read, or that leads nowhere."""
     packages = view.get("packages") or {}
@@ -408,10 +419,24 @@ def judge_sources(view: View) -> list[Check]:
     remove = "remove that file, or the package that brought it: until then apt-get update fails, and nothing comes from there"
     told = [(f"{manager} cannot read {entry}", correct) for entry in packages["broken_sources"]]
     told += [(f"a package source is gone: {entry}", remove) for entry in packages.get("gone_sources", ())]
+    told += [(text, remedy) for text, remedy in map(_without_key, packages.get("sources") or ()) if text]
     return [
         checks.failed("packages.sources", "warning", reason=reason, action="configure", remedy=remedy)
         for reason, remedy in told
     ] or [checks.passed("packages.sources", "warning")]
+
+
+def _without_key(source: PackageSource) -> tuple[str, str]:
+    """What a source lacks whose key is not there, and what helps; nothing of any other one."""
+    key = source["signed_by"] or ""
+    if not source.get("key_missing") or not source["enabled"] or re.search(r"[\s,]", key):
+        return "", ""
+    where = source["uris"][0] if source["uris"] else "its repository"
+    reason = f"apt cannot verify {where}: the key that {source['file']} names is not there ({key})"
+    return (
+        reason,
+        f"fetch the publisher's key into {key}, or remove {source['file']}: until then nothing comes from there",
+    )
 
 
 def judge_builds(view: View) -> list[Check]:

@@ -16,10 +16,14 @@ if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
 
 
+#: For a virtual card, in the virtual machine.
+GUEST_DRIVER = (
+    "install the guest driver of the vGPU release that the hypervisor runs (NVIDIA's licensing portal), and reboot"
+)
 _WHOSE = {"wsl": "the driver is Windows' own", "jetson": "the driver is part of the board's own system image"}
 _ELSEWHERE = {
     "container": "on the container's host: gpuwright up; nothing of a driver is changed inside a container",
-    "vgpu": "install the guest driver of the vGPU release that the hypervisor runs (NVIDIA's licensing portal), and reboot",
+    "vgpu": GUEST_DRIVER,
 }
 _GIVE_CARDS = (
     "start it with its cards: docker run --gpus all, podman run --device nvidia.com/gpu=all, in Kubernetes the limit "

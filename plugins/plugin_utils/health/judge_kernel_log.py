@@ -15,12 +15,14 @@ from ansible_collections.gpuwright.node.plugins.module_utils.measure import (
 )
 from ansible_collections.gpuwright.node.plugins.module_utils.measure.kernel_log_judge import MOST_CHECKS, SXID
 
-from ..rules import Rules
+from ..rules import Rules, hosts
+from . import judge_hosts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
     from ansible_collections.gpuwright.node.plugins.module_utils.measure.kernel_boots import Answer
     from ansible_collections.gpuwright.node.plugins.module_utils.measure.kernel_log import Seen
     from ansible_collections.gpuwright.node.plugins.module_utils.measure.kernel_log_judge import Key, Tables
@@ -28,11 +30,35 @@ if TYPE_CHECKING:
 #: Every check that is made of a kernel log, but the one of earlier boots, which is asked for.
 IDS = (kernel_log_judge.CHECK, SXID, *kernel_faults_judge.CHECKS)
 
+_NOT_SUPPORTED = "card_not_supported"
+_VIRTUAL = "it is a virtual card (vGPU), which the guest driver of NVIDIA's vGPU software supports alone"
+
 __all__ = ["IDS", "MOST_CHECKS", "judge", "numbers"]
 
 
-def judge(answer: Answer, rules: Rules) -> list[Check]:
-    """Every check of the kernel log: the numbers of cards and NVSwitches, the other faults, and the earlier boots."""
+def judge(answer: Answer, rules: Rules, facts: Facts | None = None) -> list[Check]:
+    """Every check of the kernel log: the numbers of cards and NVSwitches, the other faults, and the earlier boots. ``facts``: what is known
+    of the machine beside it.
+    """
+    found = _judge(answer, rules)
+    virtual = facts is not None and hosts.from_facts(facts).vgpu
+    return [_of_virtual_card(check, rules) for check in found] if virtual else found
+
+
+def _of_virtual_card(check: Check, rules: Rules) -> Check:
+    """A driver that does not support the card, where that is a virtual one: each ordinary driver refuses it."""
+    row = next(row for row in rules["kernel_faults"]["rows"] if row["name"] == _NOT_SUPPORTED)
+    if check["id"] != row["check"] or row["meaning"] not in (check["reason"] or ""):
+        return check
+    return {
+        **check,
+        "reason": f"{check['reason']}: {_VIRTUAL}",
+        "remedy": judge_hosts.GUEST_DRIVER,
+        "action": "install",
+    }
+
+
+def _judge(answer: Answer, rules: Rules) -> list[Check]:
     faults = rules["kernel_faults"]["rows"]
     answer = kernel_faults_judge.without_what_follows(answer, faults)
     boots = answer["journal"]["boots"]

@@ -50,6 +50,11 @@ def test_what_the_fabric_manager_needs_is_the_cause_where_it_failed() -> None:
     assert remedies(found) == ["mend fabric.ib_umad"]
 
 
+def test_a_linux_driver_inside_windows_hides_what_windows_has() -> None:
+    found = told(bad("smi.runs"), bad("host.windows_driver"), bad("host.linux_driver"))
+    assert remedies(found) == ["mend host.linux_driver"]
+
+
 def test_a_cut_is_one_line() -> None:
     names = ("driver.version_match", "driver.next_kernel", "driver.lock", "smi.runs")
     seals = (

@@ -80,3 +80,54 @@ def test_where_the_toolkit_is_not_wished_only_a_specification_that_is_wrong_is_t
         found = by_id(judge.judge(changed, {}))
         assert ("container.cdi" in found, "container.device_links" in found) == (told, False)
     assert str(found["container.cdi"]["remedy"]).startswith("systemctl restart nvidia-cdi-refresh.service")
+
+
+def without(facts: Any, by_id: ById, stack: Any, version: str | None, docker: bool = False) -> Check | None:
+    """The check of the specifications where there is none."""
+    changed = copy.deepcopy(facts)
+    containers = changed["containers"]
+    containers["cdi"]["specifications"] = []
+    containers["toolkit"]["version"], containers["podman"]["version"] = version, "5.6.0"
+    containers["docker"]["installed"] = docker
+    return by_id(judge.judge(changed, stack)).get("container.cdi")
+
+
+def test_podman_finds_no_card_without_a_specification(facts: Any, by_id: ById) -> None:
+    wished: Any = {"container_toolkit": {"engine": {"name": "podman"}}}
+    for stack in (wished, {}):
+        check = without(facts, by_id, stack, "1.17.4")
+        assert check is not None
+        assert (check["status"], "1.17.4 makes none by itself" in str(check["reason"])) == ("warn", True)
+        assert "nvidia-ctk cdi generate" in str(check["remedy"])
+    assert without(facts, by_id, {}, None) is None
+    assert without(facts, by_id, {}, "1.17.4", docker=True) is None
+    docker = without(facts, by_id, {"container_toolkit": {"engine": {"name": "docker"}}}, "1.17.4", docker=True)
+    assert docker is not None
+    assert docker["status"] == "skip"
+
+
+@pytest.mark.parametrize(
+    ("system", "version", "cmdline", "no_cgroups", "told"),
+    [
+        (("debian", "12"), "1.3.2-1", "", False, True),
+        (("ubuntu", "22.04"), "1.7.0-1", "", False, True),
+        (("rocky", "9.6"), "1.7.0-1", "", False, True),
+        (("debian", "12"), "1.8.0-1", "", False, False),
+        (("rocky", "8.10"), "1.3.2-1", "", False, False),
+        (("rocky", "8.10"), "1.3.2-1", "ro systemd.unified_cgroup_hierarchy=1", False, True),
+        (("debian", "12"), "1.3.2-1", "quiet systemd.unified_cgroup_hierarchy=0", False, False),
+        (("debian", "12"), "1.3.2-1", "", True, False),
+        (("arch", ""), "1.3.2-1", "", False, False),
+    ],
+)
+def test_a_toolkit_older_than_the_control_groups_of_its_system_is_told(
+    facts: Any, by_id: ById, system: tuple[str, str], version: str, cmdline: str, no_cgroups: bool, told: bool
+) -> None:
+    changed = copy.deepcopy(facts)
+    changed["os"] |= {"id": system[0], "version": system[1]}
+    changed["boot"]["cmdline"] = cmdline
+    changed["packages"]["installed"]["libnvidia-container1"] = version
+    changed["containers"]["runtime"] = {"no_cgroups": no_cgroups, "mode": "auto"}
+    check = by_id(judge.judge(changed, {})).get("container.control_groups")
+    assert (check is not None) == told
+    assert check is None or (check["status"], "cgroup v2" in str(check["reason"])) == ("fail", True)

@@ -15,6 +15,13 @@ from tests.unit.plan import nodes
 Facts = Any
 ById = Callable[[list[Check]], dict[str, Check]]
 PIN = {"package": "nvidia-driver-pinning-580", "hold": ["nvidia-driver-cuda"]}
+SOURCE: Any = {
+    "file": "/etc/apt/sources.list.d/a.list",
+    "types": ["deb"],
+    "uris": ["https://a.invalid/deb"],
+    "suites": ["/"],
+    "components": [],
+}
 STACK: Any = {"driver": nodes.driver_stack(minimum="525.60.13", pin=PIN)}
 TOOLKIT: Any = {"container_toolkit": {}}
 
@@ -427,6 +434,34 @@ def test_a_source_in_a_directory_that_is_gone_is_named(facts: Facts, by_id: ById
     facts["packages"] |= {"manager": "apt", "broken_sources": [], "gone_sources": gone}
     check = by_id(judge.judge(facts, STACK, {"count": 1}))["packages.sources"]
     assert (check["status"], check["reason"]) == ("warn", f"a package source is gone: {gone[0]}")
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [({}, True), ({"key_missing": False}, False), ({"enabled": False}, False), ({"signed_by": "/a.gpg,/b.gpg"}, False)],
+)
+def test_a_source_whose_key_is_not_there_is_named(facts: Facts, by_id: ById, changes: Any, told: bool) -> None:
+    source = {**SOURCE, "signed_by": "/usr/share/keyrings/a.gpg", "key_missing": True, "enabled": True, **changes}
+    facts["packages"] |= {"manager": "apt", "broken_sources": [], "sources": [source]}
+    check = by_id(judge.judge(facts, STACK, {"count": 1}))["packages.sources"]
+    assert check["status"] == ("warn" if told else "pass")
+    assert ("/etc/apt/sources.list.d/a.list" in str(check["reason"])) == told
+    assert ("fetch the publisher's key into /usr/share/keyrings/a.gpg" in str(check["remedy"])) == told
+
+
+@pytest.mark.parametrize(
+    ("detail", "named"),
+    [
+        ("packages left unfinished: half-configured: nvidia-kernel-dkms", True),
+        ("packages left unfinished: half-configured: nvidia-kernel-dkms; unpacked: nvidia-driver", True),
+        ("packages left unfinished: half-configured: nvidia-kernel-dkms; half-installed: nvidia-driver", False),
+        ("dpkg was interrupted: /var/lib/dpkg/updates holds 2 unfinished steps", False),
+    ],
+)
+def test_packages_that_only_were_not_configured_are_named(facts: Facts, by_id: ById, detail: str, named: bool) -> None:
+    facts["packages"] |= {"interrupted": True, "interrupted_detail": detail}
+    check = by_id(judge.judge(facts, STACK, {"count": 1}))["packages.interrupted"]
+    assert str(check["reason"]).endswith(" (half-configured: nvidia-kernel-dkms)") == named
 
 
 @pytest.mark.parametrize(

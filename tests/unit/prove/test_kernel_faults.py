@@ -911,3 +911,18 @@ def test_the_real_logs_are_read(samples: Callable[[str], list[Path]]) -> None:
         assert found[name] == {"peermem_context"}
     quiet = ("gpud_kmsg_1.log", "gpud_dmesg_xid119.log", "imbue_mlx5_limited.log", "misc_real_lines.log")
     assert [found[name] for name in quiet] == [set()] * len(quiet)
+
+
+@pytest.mark.parametrize(("virtual", "line"), [(True, "guest driver"), (False, "gpuwright plan")])
+def test_a_driver_that_does_not_support_a_virtual_card_is_not_the_guest_driver(
+    facts: Any, virtual: bool, line: str
+) -> None:
+    refused = (
+        f"{REFUSED}\nNVRM: installed in this system is not supported by the\nNVRM: NVIDIA 535.183.01 driver release."
+    )
+    lines = [BEGINS, *refused.splitlines()]
+    answer: Any = log_answer(**{**kernel_log.events(lines), **kernel_faults.faults(lines)})
+    seen = {**facts, "pci": {**facts["pci"], "vgpus": [{"bus_id": CARD, "host_driver": None}] if virtual else []}}
+    (check,) = [each for each in judge_kernel_log.judge(answer, load_rules(), seen) if each["id"] == "kernel.module"]
+    assert line in str(check["remedy"])
+    assert ("vGPU" in str(check["reason"])) == virtual

@@ -222,6 +222,45 @@ def test_the_recovery_that_the_driver_asked_for_last_counts(asked: str, status: 
     assert (check["status"], check["action"]) == (status, action)
 
 
+@pytest.mark.parametrize(
+    ("asked", "remedy"),
+    [
+        ("GPU Reset Required", "--gpu-reset"),
+        ("Node Reboot Required", "a reset of the card is not enough"),
+        ("Drain P2P", "start nothing new there"),
+        ("Drain and Reset", "start nothing new there"),
+    ],
+)
+def test_a_recovery_is_told_as_what_a_person_does(asked: str, remedy: str) -> None:
+    [check] = judged(f"NVRM: Xid (PCI:0000:3b:00): 154, GPU recovery action changed from 0x0 (None) to 0x1 ({asked})")
+    assert remedy in str(check["remedy"])
+
+
+CHANNELS = "NVRM: Xid (PCI:0000:3b:00): 45, pid=1, name=python3, Ch 00000001 caused by previous Xid {}"
+
+
+def test_channels_that_were_torn_down_are_as_bad_as_the_error_that_their_line_names() -> None:
+    [check] = judged(CHANNELS.format(149))
+    assert (check["status"], "Xid 149 (an error of NVLink 5)" in str(check["reason"])) == ("warn", True)
+    assert "reset the card or reboot" in str(check["remedy"])
+    [check] = judged(CHANNELS.format(48))
+    assert (check["status"], check["action"]) == ("fail", "reset_gpu")
+
+
+@pytest.mark.parametrize("code", [45, 163])
+def test_channels_that_fell_with_nothing_worth_telling_ask_for_nothing(code: int) -> None:
+    assert judged(CHANNELS.format(code))[0]["status"] == "pass"
+
+
+def test_an_error_that_has_a_line_of_its_own_is_told_by_that_alone() -> None:
+    found = judged(
+        "NVRM: Xid (PCI:0000:3b:00): 149, NETIR_LINK_EVT  Nonfatal XC0 i0 Link 03 (0x0)", CHANNELS.format(149)
+    )
+    assert ["Xid 149" in str(check["reason"]) and "cleaning" not in str(check["reason"]) for check in found] == [True]
+    other = "NVRM: Xid (PCI:0000:5e:00): 149, NETIR_LINK_EVT  Nonfatal XC0 i0 Link 03 (0x0)"
+    assert len(judged(other, CHANNELS.format(149))) == 2
+
+
 def test_errors_of_a_driver_that_was_replaced_do_not_judge_the_one_that_runs() -> None:
     [check] = judged(HANG, HANG, LOADED, loaded=False)
     assert check["status"] == "pass"

@@ -61,7 +61,7 @@ def of_machine(asked: str, facts: Any, report: dict[str, Any]) -> Answer:
         made = finish(made, _index(made, facts, report.get("index") or {}) if made.packages else None)
     if asked == "doctor":
         if report.get("log") is not None:
-            told = judge_kernel_log.judge(machines.log(report["log"].splitlines()), load_rules())
+            told = judge_kernel_log.judge(machines.log(report["log"].splitlines()), load_rules(), facts)
             made = document.with_checks(made, told, "doctor")
         return Answer([*_refused(made), *(_check(check) for check in show._trouble(made))], made)
     return Answer([*_refused(made), *_planned(made)], made)

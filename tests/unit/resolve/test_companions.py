@@ -235,3 +235,53 @@ def test_a_package_that_is_not_known_by_name_goes_into_a_file() -> None:
     with pytest.raises(BadInput) as error:
         Wish.from_wants(["container-toolkt"])
     assert error.value.suggestions[0] == "container-toolkit"
+
+
+# beside no framework -----------------------------------------------------------------------------------------
+
+
+def test_what_goes_beside_no_framework_is_told_with_where_it_is_to_be_had(asked: Callable[..., Any]) -> None:
+    (entry,) = asked("paddlepaddle-gpu==3.2.0", card="RTX 5070 Ti")["conflicts"]
+    assert entry["rule"] == "frameworks.project"
+    assert "the Python index ends at paddlepaddle-gpu 2.6.2" in entry["text"]
+    assert "stable/cu129" in entry["remedy"]
+
+
+def test_what_has_no_code_for_the_card_is_told_before_that_its_framework_is_not_named(
+    asked: Callable[..., Any],
+) -> None:
+    first, second = asked("cudf-cu12==24.4.1", card="Tesla P100", os="ubuntu-22.04")["conflicts"]
+    assert "begins with compute capability 7.0" in first["text"]
+    assert "23.12 was the last for Pascal" in first["remedy"]
+    assert second["remedy"].endswith("--want cupy@project")
+    other, _second = asked("cudf-cu12==26.10.2", card="RTX 4090", os="ubuntu-22.04")["conflicts"]
+    assert "another card" not in other["remedy"]
+    (alone,) = asked("cudf-cu12==24.4.1", card="RTX 4090", os="ubuntu-22.04")["conflicts"]
+    assert alone["rule"] == "frameworks.project"
+
+
+@pytest.mark.parametrize(
+    ("lines", "ok"),
+    [
+        (["torch==2.0.1+cu118", "torchaudio==2.0.2+cu117"], False),
+        (["torch==2.0.1+cu118", "torchvision==0.15.2+cu118"], True),
+        (["torch==2.0.1+cu118", "torchaudio==2.0.2"], True),
+    ],
+)
+def test_what_comes_with_torch_is_of_its_build(resolve: Resolve, tmp_path: Path, lines: list[str], ok: bool) -> None:
+    path = tmp_path / "requirements.txt"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    answer = resolve("RTX 3090", "ubuntu-22.04", f"project={path}", "python=3.10")
+    assert answer["ok"] == ok
+    assert ok or "which is built for cu117" in answer["conflicts"][0]["text"]
+
+
+@pytest.mark.parametrize(("line", "named"), [("deepspeed==0.12.3", True), ("einops", False)])
+def test_what_a_toolkit_would_have_to_compile_is_named(
+    resolve: Resolve, tmp_path: Path, line: str, named: bool
+) -> None:
+    path = tmp_path / "requirements.txt"
+    path.write_text(f"torch==2.1.0+cu118\n{line}\n", encoding="utf-8")
+    answer = resolve("RTX 3090", "ubuntu-22.04", "cuda=12.1", f"project={path}", "python=3.10")
+    (text,) = [entry["text"] for entry in answer["warnings"] if entry["rule"] == "frameworks.toolkit"]
+    assert ("deepspeed would have to be compiled with it: wish cuda=11.8" in text) == named

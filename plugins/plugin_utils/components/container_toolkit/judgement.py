@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
@@ -27,9 +28,20 @@ _RUNTIME = "/etc/nvidia-container-runtime/config.toml"
 _NO_CGROUPS = "containers of root are not let to the cards (NVML: Insufficient Permissions)"
 #: NVIDIA/nvidia-container-toolkit, internal/config/cli.go: from this version on `.real` is taken off where there is no such file.
 _FINDS_LDCONFIG = "1.15.0"
+#: NVIDIA/libnvidia-container, release 1.8.0 and issue 111: cgroup v2.
+_LIBRARY, _KNOWS_UNIFIED = "libnvidia-container1", "1.8.0"
+#: From which release on a system starts with cgroup v2 alone (release notes of Debian 11, Ubuntu 21.10, Fedora 31 and RHEL 9).
+_UNIFIED_SINCE = {
+    "debian": "11",
+    "ubuntu": "21.10",
+    "fedora": "31",
+    **dict.fromkeys(("rhel", "centos", "rocky", "almalinux", "ol"), "9"),
+}
+_UNIFIED_WORD = re.compile(r"\bsystemd\.unified_cgroup_hierarchy=(\w+)")
 _MODE_CDI = "NVIDIA's hook refuses docker run --gpus"
+_GENERATE = "nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
 _REFRESH = (
-    f"systemctl restart {of_cdi.REFRESH} (before toolkit 1.18: nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml); a specification "
+    f"systemctl restart {of_cdi.REFRESH} (before toolkit 1.18: {_GENERATE}); a specification "
     "that was written by hand has to go by hand"
 )
 
@@ -50,13 +62,43 @@ def judge(view: View, stack: Stack) -> list[Check]:
         *_runs(view, engine),
         *_runtime(view, of_docker=engine == "docker" or bool(docker.get("active"))),
         *([_containerd(view)] if engine == "containerd" else []),
-        *([_cdi(view), _links(view)] if toolkit is not None else _left(view)),
+        *_control_groups(view),
+        *([_cdi(view, engine), _links(view)] if toolkit is not None else _left(view)),
         *([_for_users(view)] if toolkit is not None and (engine == "podman" or "rootless" in toolkit) else []),
         *([_rootless(view, toolkit["rootless"]["users"])] if toolkit is not None and "rootless" in toolkit else []),
     ]
 
 
-def _cdi(view: View) -> Check:
+def _control_groups(view: View) -> Iterator[Check]:
+    """Whether the part of the toolkit that lets a container to its cards knows the control groups of the system."""
+    version = (view.get("packages.installed") or {}).get(_LIBRARY, "")
+    found = numeric_version.upstream(version) if version else None
+    if not found or numeric_version.at_least(found, _KNOWS_UNIFIED):
+        return
+    if not _unified(view) or (view.get("containers.runtime") or {}).get("no_cgroups"):
+        return
+    yield checks.failed(
+        "container.control_groups",
+        measured=found,
+        expected=f"{_KNOWS_UNIFIED} or newer",
+        reason=f"{_LIBRARY} {found} is older than {_KNOWS_UNIFIED} and does not know control groups of version 2 (cgroup v2), which this "
+        "system has: no container with cards starts",
+        action="install",
+        remedy=f"{UP} (--want container-toolkit), which brings a newer toolkit; or upgrade {_LIBRARY} to {_KNOWS_UNIFIED} or newer",
+    )
+
+
+def _unified(view: View) -> bool:
+    """Whether systemd has control groups of version 2 alone, as it is made for this system and as its kernel was started."""
+    told = _UNIFIED_WORD.search(str(view.get("boot.cmdline") or ""))
+    if told:
+        return told[1] in ("1", "yes", "true")
+    first = _UNIFIED_SINCE.get(str(view.get("os.id")))
+    version = view.get("os.version")
+    return bool(first and version and numeric_version.at_least(str(version), first))
+
+
+def _cdi(view: View, engine: str | None = None) -> Check:
     """Whether containers get by CDI the very cards that the node has."""
     name = "container.cdi"
     if view.get("containers.cdi") is None or view.why_unknown("containers.cdi"):
@@ -69,6 +111,10 @@ def _cdi(view: View) -> Check:
     if reason:
         return _warned(name, f"containers would get other cards than the node has: {reason}", f"{UP}, or {_REFRESH}")
     if not view.get("containers.cdi.specifications"):
+        version = view.get("containers.toolkit.version")
+        if engine == "podman" and version:
+            reason = f"there is no CDI specification, by which alone Podman finds the cards, and the toolkit {version} makes none by itself"
+            return _warned(name, reason, f"{_GENERATE}; a toolkit from 1.18 on keeps it up to date")
         return checks.skipped(
             name, "the toolkit is older than 1.18, which makes no CDI specification by itself", "warning"
         )
@@ -76,10 +122,18 @@ def _cdi(view: View) -> Check:
 
 
 def _left(view: View) -> list[Check]:
-    """A specification that is wrong, where no toolkit is wished, or its wish is refused: engines read it all the same."""
-    if not view.get("containers.cdi.specifications"):
+    """A specification that is wrong, or that Podman lacks, where no toolkit is wished, or its wish is refused: engines read it all the
+    same.
+    """
+    there = view.get("containers.cdi.specifications")
+    alone = not there and view.get("containers.toolkit.version") and not view.get("containers.docker.installed")
+    podman = bool(alone and view.get("containers.podman.version"))
+    if not there and not podman:
         return []
-    return [{**check, "remedy": _REFRESH} for check in [_cdi(view)] if check["status"] == "warn"]
+    remedy = _REFRESH if there else _GENERATE
+    return [
+        {**check, "remedy": remedy} for check in [_cdi(view, "podman" if podman else None)] if check["status"] == "warn"
+    ]
 
 
 def _links(view: View) -> Check:

@@ -69,7 +69,8 @@ def choose(
     Raises Unresolved with the reasons of every framework that cannot be had.
     """
     # A trial may leave a framework out, and what a project asks beside it then asks for nothing.
-    reasons = [] if log.trial else [*_without_framework(wish), *_without_environment(wish)]
+    cards = machine.cards if support else ()
+    reasons = [] if log.trial else [*_without_framework(machine, wish, cards, log), *_without_environment(wish)]
     served = []
     for framework in wish.frameworks:
         about = FRAMEWORKS[framework.name].ABOUT
@@ -201,10 +202,21 @@ def _project(directory: str, wish: Wish) -> Project | None:
     return replace(project, requirements=(*project.requirements, together.JUPYTER))
 
 
-def _without_framework(wish: Wish) -> list[Entry]:
-    """Return why a project has no environment: neither its file nor the wish names a framework for it."""
+def _without_framework(machine: Machine, wish: Wish, cards: Sequence[Card], log: Log) -> list[Entry]:
+    """Return why a project has no environment: neither its file nor the wish names a framework for it; before that why what it names
+    does not run here.
+    """
     there = {each.directory for each in wish.frameworks}
-    return [_no_framework(each) for each in wish.projects if each.environment not in there]
+    found: list[Entry] = []
+    for project in wish.projects:
+        if project.environment in there:
+            continue
+        python = wish.pythons.get(project.environment, wish.python) or next(iter(_interpreters(machine, log.rules)), "")
+        named = required.applying(project.requirements, python, machine.arch) if python else []
+        lines = companions.known(named, log.rules)
+        place = _place(machine, wish, cards, python or None)
+        found += [*companions.clashes(lines, place, (), lines, log), _no_framework(project, lines, log)]
+    return found
 
 
 def _without_environment(wish: Wish) -> list[Entry]:
@@ -222,11 +234,18 @@ def _without_environment(wish: Wish) -> list[Entry]:
     ]
 
 
-def _no_framework(project: Project) -> Entry:
+def _no_framework(project: Project, lines: Sequence[Requirement], log: Log) -> Entry:
+    """``lines``: what it names of which is known beside which framework it goes, or that it goes beside none."""
     origin = next((row.origin for row in project.requirements), project.environment)
     file, known = origin.partition(":")[0], ", ".join(FRAMEWORKS)
     text = f"{file} names no framework that is served ({known}), and none is wished for the environment {project.environment}"
-    remedy = f"name the framework that goes with it: --want {DEFAULT}@{project.environment}"
+    rows = [(line, row) for line in lines if (row := companions.of(line, log.rules))]
+    alone = [companions.elsewhere(line, row) for line, row in rows if row["beside"] is None and row.get("instead")]
+    if alone:
+        text += "".join(f"; {said}" for said, _remedy in alone)
+        return conflict("frameworks.project", text, file, "; ".join(remedy for _said, remedy in alone))
+    framework = next((row["beside"] for _line, row in rows if row["beside"]), DEFAULT)
+    remedy = f"name the framework that goes with it: --want {framework}@{project.environment}"
     return conflict("frameworks.project", text, file, remedy)
 
 
@@ -274,6 +293,12 @@ def _environment(
     offer = choice.offer
     if beside and extended and not _compiled_by(offer, beside):
         text = f"{offer.title} is built with CUDA {offer.cuda}, the toolkit beside it is CUDA {', '.join(beside)}: {extended['text']}"
+        compiled = _compiled(framework, wish, log.rules)
+        if compiled:
+            text += (
+                f". {' and '.join(compiled)} would have to be compiled with it: wish cuda={offer.cuda} beside it, or "
+            )
+            text += f"{framework.name} for CUDA {numeric_version.major(beside[0])}"
         log.warn("frameworks.toolkit", text, log.cite("frameworks", extended))
     if not offer.confirmed:
         text = f"what is known of {offer.title} is not confirmed"
@@ -361,6 +386,19 @@ def _extended(framework: FrameworkWish, rules: Rules) -> Row | None:
     """Return the row of a framework whose extensions a toolkit compiles."""
     rows: list[Row] = rules["frameworks"]["extensions"]
     return next((row for row in rows if row["framework"] == framework.name), None)
+
+
+def _compiled(framework: FrameworkWish, wish: Wish, rules: Rules) -> list[str]:
+    """Return what a project names beside a framework that is compiled with a toolkit when it is installed or first used."""
+    projects = [each for each in wish.projects if each.environment == framework.directory]
+    rows = [(line, companions.of(line, rules)) for project in projects for line in project.requirements]
+    return list(
+        dict.fromkeys(
+            required.name(line.text)
+            for line, row in rows
+            if row and row["there"] == "source" and row["beside"] == framework.name
+        )
+    )
 
 
 def _compiled_by(offer: Offer, toolkits: Sequence[str]) -> bool:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 RULE = "frameworks.companions"
 
+_CAPABILITY = "compute capability"
 # What cannot be installed from the Python index at all, or is something else there.
 _NOT_TO_HAVE = ("stub", "other", "nothing")
 # Pythons that a range may mean: what none of them is in has no wheels at all, what the last is in has no end.
@@ -63,6 +64,11 @@ class Fault:
     other: str = ""
     installs: bool = False
     unsaid: bool = False
+
+    @property
+    def of_card(self) -> bool:
+        """Whether it is the card that it does not run on."""
+        return _CAPABILITY in self.text
 
 
 @dataclass(frozen=True)
@@ -175,9 +181,9 @@ def _of_cuda(row: Row, place: Place, rules: Rules) -> Iterator[str]:
     for card in place.cards:
         capability = card.compute_capability
         if capability and lowest and not numeric_version.at_least(capability, lowest):
-            yield f"begins with compute capability {lowest}, the {card.name} has {capability}"
+            yield f"begins with {_CAPABILITY} {lowest}, the {card.name} has {capability}"
         if capability and highest and not numeric_version.at_least(highest, capability):
-            yield f"has no code for the {card.name} (compute capability {capability})"
+            yield f"has no code for the {card.name} ({_CAPABILITY} {capability})"
 
 
 def _of_machine(row: Row, place: Place) -> Iterator[str]:
@@ -246,10 +252,24 @@ def clashes(
             yield conflict(RULE, text, log.cite("companions", against[0].row), _instead(chosen, better, line))
 
 
+def of(line: Requirement, rules: Rules) -> Row | None:
+    """Return what is known of the distribution of a line."""
+    return companions.of(required.name(line.text), rules)
+
+
+def elsewhere(line: Requirement, row: Row) -> tuple[str, str]:
+    """Return what the Python index has of something that goes beside no framework, and what a person does about it."""
+    return _said(line, row), _by_itself(line, row)
+
+
 def _instead(chosen: Chosen, better: Chosen | None, line: Requirement) -> str:
     """Return what helps: a release that does go with what is there, else what it needs."""
     if better and not better.faults:
         return f"name {better.name}=={better.version} in {line.origin}"
+    card = next((each for each in chosen.faults if each.of_card), None)
+    if card:
+        known = f" ({card.row['text']})" if card.row.get("text") else ""
+        return f"name a release in {line.origin} that has code for the card{known}, take another card, or leave the line out"
     other = next((each.other for each in chosen.faults if each.other), "")
     return f"name {other} beside it" if other else "leave the line out, or give it an environment of its own"
 

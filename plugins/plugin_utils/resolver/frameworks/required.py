@@ -7,6 +7,7 @@ What a framework pins or limits is judged against that here; what neither names 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from packaging.requirements import Requirement as Parsed
 
 RULE = "frameworks.together"
+# How the builds of one release are told apart: 2.0.2+cu117, 2.0.2+cpu.
+_BUILD = re.compile(r"cu[0-9]{2,4}|cpu")
 _ANOTHER = "ask for another release of one of them, or give each an environment of its own"
 
 
@@ -109,10 +112,25 @@ def clashes(offer: Offer, contents: Contents, limits: Limits) -> list[Entry]:
         if held:
             text = f"{each.origin} asks for {each.text}, and {offer.title} goes with {held}"
             found.append(conflict(RULE, text, each.origin, _ANOTHER))
+        elif _other_build(each.text, offer, contents):
+            version, _plus, build = (exact(each.text) or "").partition("+")
+            ours = f"{offer.title} goes with what is built for {offer.variant}"
+            text = f"{each.origin} asks for {each.text}, which is built for {build}, and {ours}"
+            same = f"name {name(each.text)}=={version}+{offer.variant} in {each.origin}, or the release of {build} of what it goes with"
+            found.append(conflict(RULE, text, each.origin, same))
         elif offer.cuda and pins.is_unknown(offer, name(each.text)):
             text = f"{each.origin} asks for {each.text}, and which one {offer.title} brings is not known"
             found.append(conflict(RULE, text, each.origin, _ANOTHER))
     return found
+
+
+def _other_build(text: str, offer: Offer, contents: Contents) -> bool:
+    """Say whether a requirement pins what comes with a release in another build: torchaudio 2.0.2+cu117 beside torch 2.0.1+cu118."""
+    build = (exact(text) or "").partition("+")[2]
+    ours = offer.title.partition("+")[2]
+    return bool(
+        ours and _BUILD.fullmatch(build) and build != ours and name(text) in map(name, contents["requirements"])
+    )
 
 
 def held(offer: Offer, contents: Contents) -> Iterator[str]:
