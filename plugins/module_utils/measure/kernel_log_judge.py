@@ -60,7 +60,7 @@ _RECOVERY_XID = 154
 _RECOVERY = re.compile(r" to 0x[0-9a-fA-F]+ \(([^)]+)\)")
 # What the driver may ask for (nvmlDeviceGpuRecoveryAction_t), by a word of it, and what a person does.
 _ASKED = (
-    ("reboot", "reboot the machine: the driver says that a reset of the card is not enough"),
+    ("node reboot", "reboot the machine: the driver says that a reset of the card is not enough"),
     (
         "drain",
         "let what runs on the card end and start nothing new there, then reset it (nvidia-smi --gpu-reset -i N), or reboot",

@@ -85,6 +85,9 @@ REST_PERCENT = 5
 ENOUGH_LANES = 8
 # How much of a card has to be busy for it to be at work: its link is then as fast as it becomes.
 AT_WORK_PERCENT = 90
+_SOFT_HEAT = "sw_thermal_slowdown"
+# Why a card is slower than its work asks for; a power cap in force is none of them, a card at full load meets its own.
+_SLOWED = {_SOFT_HEAT, smi_brake.EITHER, smi_brake.HEAT, smi_brake.BRAKE}
 REPLAYS_LIMIT = 80
 
 _RESET = "stop what runs on the card, then 'nvidia-smi --gpu-reset -i {index}', or reboot the host"
@@ -792,7 +795,7 @@ def _judge_throttle(gpu: Card, _expected: Expected) -> List[Check]:
     if active is None:
         absent = "the card does not tell why it slows down"
         return [checks.skipped(name, absent, gpu=label(gpu)) for name in ("throttle.hw", "throttle.sw_thermal")]
-    hard = [name for name in active if name in (smi_brake.EITHER, smi_brake.HEAT, smi_brake.BRAKE)]
+    hard = [name for name in active if name in _SLOWED - {_SOFT_HEAT}]
     passing = (
         "a power brake that does not last over three looks does not count" if smi_brake.PASSING in active else None
     )
@@ -820,7 +823,7 @@ def hardware_remedy(active: Sequence[str]) -> str:
 
 def _judge_soft_heat(gpu: Card, active: Sequence[str]) -> Check:
     """Heat slows a card down under load where its cooling is short; at rest only where cooling or sensor are broken."""
-    soft, rest = "sw_thermal_slowdown" in active, _at_rest(gpu)
+    soft, rest = _SOFT_HEAT in active, _at_rest(gpu)
     reason = "the driver slows the card down because it is hot" + (", although it is at rest" if rest else "")
     return checks.judged(
         "throttle.sw_thermal",
@@ -1222,7 +1225,8 @@ def _judge_pcie_generation(gpu: Card, expected: Expected) -> Check:
 
 def _at_work(gpu: Card) -> bool:
     """Whether something computes there now, at full clocks: then the link is as fast as it becomes (nvidia-smi, PCIe Generation)."""
-    return gpu["performance_state"] == "P0" and (gpu["utilization_percent"] or 0) >= AT_WORK_PERCENT
+    busy = gpu["performance_state"] == "P0" and (gpu["utilization_percent"] or 0) >= AT_WORK_PERCENT
+    return busy and not set(gpu["throttle"] or ()) & _SLOWED
 
 
 def _best_generation(gpu: Card) -> Optional[int]:

@@ -301,12 +301,20 @@ def test_the_generation_of_the_link_is_judged_under_load(parsed: Parsed, by_id: 
     assert by_id(smi_judge.judge(data, {"under_load": True}))["pcie.gen"]["status"] == "warn"
 
 
-@pytest.mark.parametrize(("state", "percent", "status"), [("P0", 98, "warn"), ("P0", 20, "skip"), ("P8", 98, "skip")])
+@pytest.mark.parametrize(
+    ("state", "percent", "throttle", "status"),
+    [
+        ("P0", 98, ["sw_power_cap"], "warn"),
+        ("P0", 98, ["sw_thermal_slowdown"], "skip"),
+        ("P0", 20, [], "skip"),
+        ("P8", 98, [], "skip"),
+    ],
+)
 def test_the_generation_of_the_link_is_judged_where_somebody_else_loads_the_card(
-    parsed: Parsed, by_id: ById, state: str, percent: int, status: str
+    parsed: Parsed, by_id: ById, state: str, percent: int, throttle: list[str], status: str
 ) -> None:
     data = parsed("geforce_595.xml")
-    data["gpus"][0].update(performance_state=state, utilization_percent=percent)
+    data["gpus"][0].update(performance_state=state, utilization_percent=percent, throttle=throttle)
     check = by_id(smi_judge.judge(data, {}))["pcie.gen"]
     assert check["status"] == status
     assert status == "skip" or f"generation {check['measured']} of {check['expected']}" in str(check["reason"])
