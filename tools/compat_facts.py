@@ -440,7 +440,9 @@ def _glibc(wheels: Iterable[File]) -> dict[str, str]:
 def companions(index: Index, tables: Tables, done: Progress) -> list[Facts]:
     """The newest releases, and what goes with what where the metadata says it."""
     packages = [row["name"] for row in tables["companions"]["packages"] if row["newest"] and row["there"] != "nothing"]
-    newest = {(name,): {"newest": found} for name in packages if (found := _newest_of(index.files(name)))}
+    newest: dict[Key, Row] = {
+        (name,): {"newest": found} for name in packages if (found := _newest_of(index.files(name)))
+    }
     pairs: dict[Key, Row] = {}
     for row in tables["companions"]["pairs"]:
         releases = None if row.get("unsaid") else _goes_with(index, row, done)

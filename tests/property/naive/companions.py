@@ -126,19 +126,24 @@ def _told(name: str, version: str, beside: Sequence[Requirement], machine: Any, 
 def _untold(name: str, version: str, beside: Sequence[Requirement], machine: Any, stack: Stack) -> Iterator[str]:
     """What is against a release and pip does not know."""
     cuda = next((each["cuda"] for each in stack["frameworks"] if each["cuda"]), None)
-    for row in _of_version(name, version) if cuda and machine.cards else ():
-        yield from _with_cuda(row, cuda, {each.name for each in beside})
-        driver = row.get("driver")
-        if driver and runs(machine, stack, driver) is None and not covered(stack, driver):
-            yield f"needs a driver for CUDA {driver}"
-        lowest, highest = row.get("cards", (None, None))
-        for capability in [each.compute_capability for each in machine.cards if each.compute_capability]:
-            if (lowest and below(capability, lowest)) or (highest and below(highest, capability)):
-                yield f"has no code for compute capability {capability}"
+    if cuda and machine.cards:
+        for row in _of_version(name, version):
+            yield from _with_cuda(row, cuda, {each.name for each in beside})
+            yield from _on_machine(row, machine, stack)
     for need in _needs(name, version, told=False):
         yield from _clash(need, beside)
         if need.name not in {each.name for each in beside}:
             yield f"is for {need}, and nothing holds it there"
+
+
+def _on_machine(row: Row, machine: Any, stack: Stack) -> Iterator[str]:
+    driver = row.get("driver")
+    if driver and runs(machine, stack, driver) is None and not covered(stack, driver):
+        yield f"needs a driver for CUDA {driver}"
+    lowest, highest = row.get("cards", (None, None))
+    for capability in [each.compute_capability for each in machine.cards if each.compute_capability]:
+        if (lowest and below(capability, lowest)) or (highest and below(highest, capability)):
+            yield f"has no code for compute capability {capability}"
 
 
 def _with_cuda(row: Row, cuda: str, there: Collection[str]) -> Iterator[str]:

@@ -94,7 +94,8 @@ def without(facts: Any, by_id: ById, stack: Any, version: str | None, docker: bo
 
 def test_podman_finds_no_card_without_a_specification(facts: Any, by_id: ById) -> None:
     wished: Any = {"container_toolkit": {"engine": {"name": "podman"}}}
-    for stack in (wished, {}):
+    nothing: Any = {}
+    for stack in (wished, nothing):
         check = without(facts, by_id, stack, "1.17.4")
         assert check is not None
         assert (check["status"], "1.17.4 makes none by itself" in str(check["reason"])) == ("warn", True)

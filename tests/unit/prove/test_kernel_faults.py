@@ -922,7 +922,7 @@ def test_a_driver_that_does_not_support_a_virtual_card_is_not_the_guest_driver(
     )
     lines = [BEGINS, *refused.splitlines()]
     answer: Any = log_answer(**{**kernel_log.events(lines), **kernel_faults.faults(lines)})
-    seen = {**facts, "pci": {**facts["pci"], "vgpus": [{"bus_id": CARD, "host_driver": None}] if virtual else []}}
+    seen: Any = {**facts, "pci": {**facts["pci"], "vgpus": [{"bus_id": CARD, "host_driver": None}] if virtual else []}}
     (check,) = [each for each in judge_kernel_log.judge(answer, load_rules(), seen) if each["id"] == "kernel.module"]
     assert line in str(check["remedy"])
     assert ("vGPU" in str(check["reason"])) == virtual

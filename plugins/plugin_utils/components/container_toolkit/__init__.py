@@ -205,8 +205,9 @@ def refuse(context: Context, _plan: Plan) -> None:
 
 def unmended(context: Context) -> list[str]:
     """A runtime of somebody else's that pods do not stay in."""
-    toolkit = context.stack.get("container_toolkit") or {}
-    of_pods = toolkit.get("engine", {}).get("name") == "containerd" and containerd.unmanaged(containerd.there(context))
+    toolkit = context.stack.get("container_toolkit")
+    served = toolkit["engine"]["name"] if toolkit else None
+    of_pods = served == "containerd" and containerd.unmanaged(containerd.there(context))
     return [f"{containerd.UNMANAGED}. What to do: {containerd.MANAGE}"] if of_pods else []
 
 

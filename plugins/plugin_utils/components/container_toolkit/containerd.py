@@ -78,9 +78,9 @@ def findings(context: Context) -> list[Finding]:
 
 def unmanaged(seen: Containerd) -> bool:
     """Say whether the runtime is there and leaves no control groups to systemd, of which the kubelet has it manage those of pods."""
-    config = seen.get("config")
-    there = bool(config and config["runtime"])
-    return there and seen.get("kubelet_cgroups") == "systemd" and (config or {}).get("systemd_cgroup") is not True
+    config = seen["config"]
+    there = config is not None and bool(config["runtime"]) and config.get("systemd_cgroup") is not True
+    return there and seen.get("kubelet_cgroups") == "systemd"
 
 
 def left_behind(facts: Facts) -> list[Finding]:

@@ -69,8 +69,7 @@ def choose(
     Raises Unresolved with the reasons of every framework that cannot be had.
     """
     # A trial may leave a framework out, and what a project asks beside it then asks for nothing.
-    cards = machine.cards if support else ()
-    reasons = [] if log.trial else [*_without_framework(machine, wish, cards, log), *_without_environment(wish)]
+    reasons = [] if log.trial else [*_without_framework(machine, wish, support, log), *_without_environment(wish)]
     served = []
     for framework in wish.frameworks:
         about = FRAMEWORKS[framework.name].ABOUT
@@ -202,7 +201,7 @@ def _project(directory: str, wish: Wish) -> Project | None:
     return replace(project, requirements=(*project.requirements, together.JUPYTER))
 
 
-def _without_framework(machine: Machine, wish: Wish, cards: Sequence[Card], log: Log) -> list[Entry]:
+def _without_framework(machine: Machine, wish: Wish, support: CudaSupport | None, log: Log) -> list[Entry]:
     """Return why a project has no environment: neither its file nor the wish names a framework for it; before that why what it names
     does not run here.
     """
@@ -214,7 +213,7 @@ def _without_framework(machine: Machine, wish: Wish, cards: Sequence[Card], log:
         python = wish.pythons.get(project.environment, wish.python) or next(iter(_interpreters(machine, log.rules)), "")
         named = required.applying(project.requirements, python, machine.arch) if python else []
         lines = companions.known(named, log.rules)
-        place = _place(machine, wish, cards, python or None)
+        place = _place(machine, wish, support, python or None)
         found += [*companions.clashes(lines, place, (), lines, log), _no_framework(project, lines, log)]
     return found
 
