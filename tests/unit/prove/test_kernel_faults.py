@@ -501,20 +501,20 @@ def test_all_harmless_lines_of_a_machine_together_leave_every_check_passed() -> 
     assert {check["id"] for check in found} == {"kernel.xid", "kernel.sxid", *kernel_faults_judge.CHECKS}
 
 
-@pytest.mark.parametrize("prefix", PREFIXES)
 @pytest.mark.parametrize(("said", "id_", "severity", "action", "names"), FAULTS, ids=lambda value: str(value)[:50])
 def test_a_fault_is_told_with_what_to_do_however_the_log_is_shown(
-    said: str, id_: str, severity: str, action: str, names: str, prefix: str
+    said: str, id_: str, severity: str, action: str, names: str
 ) -> None:
     first, *rest = said.split("\n")
-    lines = [prefix + first, *(line if line.startswith(" ") else prefix + line for line in rest)]
-    [check] = bad(*lines)
-    assert (check["id"], check["severity"], check["action"]) == (id_, severity, action)
-    assert check["status"] == ("fail" if severity in ("critical", "fatal") else "warn")
-    assert names in str(check["reason"])
-    assert any(each.strip()[-30:] in str(check["evidence"]) for each in (first, *rest))
-    assert check["remedy"]
-    assert check["measured"] == 1
+    for prefix in PREFIXES:
+        lines = [prefix + first, *(line if line.startswith(" ") else prefix + line for line in rest)]
+        [check] = bad(*lines)
+        assert (check["id"], check["severity"], check["action"]) == (id_, severity, action), prefix
+        assert check["status"] == ("fail" if severity in ("critical", "fatal") else "warn"), prefix
+        assert names in str(check["reason"]), prefix
+        assert any(each.strip()[-30:] in str(check["evidence"]) for each in (first, *rest)), prefix
+        assert check["remedy"], prefix
+        assert check["measured"] == 1, prefix
 
 
 @pytest.mark.parametrize("caller", ["[    T1] ", "[   C12] "])

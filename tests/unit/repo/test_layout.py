@@ -6,7 +6,10 @@ import ast
 import os
 import re
 import subprocess
+import sys
 import tomllib
+from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +22,10 @@ ENTRIES = {"galaxy.yml", "README.md", "meta", "playbooks", "plugins", "roles", "
 NODE_SIDE = [
     path for folder in ("modules", "module_utils") for path in sorted((ROOT / "plugins" / folder).rglob("*.py"))
 ]
+CODE = (ast.FunctionDef, ast.ClassDef)
 PLUGINS = sorted((ROOT / "plugins").rglob("*.py"))
+#: What runs on nodes imports beyond the standard library: Ansible itself, and what the package manager of the distribution brings.
+BROUGHT = {"ansible", "ansible_collections", "apt", "apt_pkg", "dnf", "hawkey", "libdnf", "libdnf5", "rpm"}
 HEADER = (
     "# Copyright: gpuwright contributors\n"
     "# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)\n"
@@ -100,55 +106,52 @@ def test_roles_need_no_other_collection() -> None:
     assert galaxy()["dependencies"] == {}
 
 
-@pytest.mark.parametrize("path", PLUGINS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_plugin_file_begins_with_the_licence(path: Path) -> None:
-    text = path.read_text()
-    assert not text or text.removeprefix("#!/usr/bin/python\n").startswith(HEADER)
+@cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
 
 
-@pytest.mark.parametrize("path", PLUGINS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_plugin_file_postpones_its_annotations(path: Path) -> None:
+def names(paths: Iterable[Path]) -> list[str]:
+    """The files by their places in the tree, as a failing test shall name them."""
+    return [str(path.relative_to(ROOT)) for path in paths]
+
+
+def test_plugin_files_begin_with_the_licence() -> None:
+    texts = ((path, path.read_text().removeprefix("#!/usr/bin/python\n")) for path in PLUGINS)
+    assert names(path for path, text in texts if text and not text.startswith(HEADER)) == []
+
+
+def test_plugin_files_postpone_their_annotations() -> None:
     """Only then may a file for Python 3.8 write `X | None`. The documentation module of an action has no code to annotate."""
-    text = path.read_text()
-    has_code = any(isinstance(node, ast.FunctionDef | ast.ClassDef) for node in ast.walk(ast.parse(text)))
-    assert not has_code or "\nfrom __future__ import annotations\n" in text
+    without = [path for path in PLUGINS if "\nfrom __future__ import annotations\n" not in path.read_text()]
+    assert names(path for path in without if any(isinstance(node, CODE) for node in ast.walk(tree(path)))) == []
 
 
-@pytest.mark.parametrize("path", NODE_SIDE, ids=lambda path: str(path.relative_to(ROOT)))
-def test_what_runs_on_nodes_is_python_3_8(path: Path) -> None:
-    ast.parse(path.read_text(), filename=str(path), feature_version=(3, 8))
+def test_what_runs_on_nodes_is_python_3_8() -> None:
+    for path in NODE_SIDE:
+        ast.parse(path.read_text(), filename=str(path), feature_version=(3, 8))
 
 
-@pytest.mark.parametrize("path", NODE_SIDE, ids=lambda path: str(path.relative_to(ROOT)))
-def test_what_runs_on_nodes_imports_nothing_of_third_parties(path: Path) -> None:
-    """Beyond the standard library only Ansible itself, and what the distribution's package manager brings (apt, rpm)."""
-    import sys
+def test_what_runs_on_nodes_imports_nothing_of_third_parties() -> None:
+    allowed = sys.stdlib_module_names | BROUGHT
+    foreign = {str(path.relative_to(ROOT)): imported(path) - allowed for path in NODE_SIDE}
+    assert {place: modules for place, modules in foreign.items() if modules} == {}
 
-    allowed = sys.stdlib_module_names | {
-        "ansible",
-        "ansible_collections",
-        "apt",
-        "apt_pkg",
-        "dnf",
-        "hawkey",
-        "libdnf",
-        "libdnf5",
-        "rpm",
-    }
+
+def imported(path: Path) -> set[str]:
+    """The first names of the modules that a file imports by their full names."""
     modules = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree(path)):
         if isinstance(node, ast.Import):
             modules |= {name.name.split(".")[0] for name in node.names}
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
             modules.add(node.module.split(".")[0])
-    assert modules <= allowed
+    return modules
 
 
-@pytest.mark.parametrize(
-    "path", sorted((ROOT / "plugins/action").glob("*.py")), ids=lambda path: str(path.relative_to(ROOT))
-)
-def test_action_has_its_documentation_module(path: Path) -> None:
-    assert (ROOT / "plugins/modules" / path.name).is_file()
+def test_every_action_has_its_documentation_module() -> None:
+    actions = {path.name for path in (ROOT / "plugins/action").glob("*.py")}
+    assert actions - {path.name for path in (ROOT / "plugins/modules").glob("*.py")} == set()
 
 
 def test_no_file_names_a_place_of_one_machine() -> None:
@@ -165,12 +168,12 @@ def test_vendor_addresses_stand_in_one_file() -> None:
     assert {name for name in outside if not name.startswith("tests/")} == {"compat/upstreams.yaml"}
 
 
-@pytest.mark.parametrize("path", PLUGINS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_no_pattern_begins_lines_with_blanks_that_may_be_line_ends(path: Path) -> None:
+def test_no_pattern_begins_lines_with_blanks_that_may_be_line_ends() -> None:
     """Such a pattern tries each of many empty lines with all that follow it: one file of a megabyte of them takes hours."""
-    calls = (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call))
-    assert not [
-        ast.unparse(each)
-        for each in calls
-        if re.search(r"\^\\+s[*+]", said := ast.unparse(each)) and "MULTILINE" in said
-    ]
+    with_lines = (path for path in PLUGINS if "MULTILINE" in path.read_text())
+    calls = [(path, node) for path in with_lines for node in ast.walk(tree(path)) if isinstance(node, ast.Call)]
+    assert [
+        f"{path.relative_to(ROOT)}: {said}"
+        for path, node in calls
+        if re.search(r"\^\\+s[*+]", said := ast.unparse(node)) and "MULTILINE" in said
+    ] == []
