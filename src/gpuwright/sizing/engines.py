@@ -32,6 +32,7 @@ class Engine:
         paged: whether a sequence keeps no more than it has; where not, all keep as much as the longest.
         by_layers: whether whole layers are laid on each of several cards, which compute one after the other.
         chunk: tokens of prompts that go through the model at once; 0 for all of them.
+        samples: sequences whose next token it chooses at once as it starts, to see what is left for the cache; 0 for those of the job.
         low: the least of the estimate that it may be, as a factor.
         high: the most.
     """
@@ -50,6 +51,7 @@ class Engine:
     paged: bool
     by_layers: bool
     chunk: int
+    samples: int
     low: float
     high: float
 

@@ -22,6 +22,9 @@ _FLOAT = 4
 
 #: Elements that a reduction of gradients holds at once (DeepSpeed's reduce_bucket_size).
 _BUCKET = 500_000_000
+#: Bytes of a token of the vocabulary while a sequence's next one is chosen: chances in 32 bits, sorted and summed, and their places (vLLM's
+#: logs, tests/unit/sizing/test_memory.py).
+_CHOSEN = 39
 #: Layers whose weights are there at once where each is gathered for its turn: its own and the next one's.
 _GATHERED = 2
 
@@ -133,12 +136,18 @@ def inference(shape: Architecture, job: Inference, layout: Layout) -> Memory:
     tokens = min(job.context * job.batch, engine.chunk or job.context * job.batch)
     widest = 2 * shape.hidden + (3 if shape.gated else 2) * _widest(shape) / layout.tensor
     passing = tokens * widest * 2 + job.batch * shape.vocabulary * _FLOAT
+    choosing = engine.samples * shape.vocabulary * _CHOSEN if shape.kind == "decoder" else 0
+    forward = f"a forward pass over {tokens} tokens"
+    if choosing > passing:
+        forward = (
+            f"{job.engine} tries the choice of {engine.samples} next tokens as it starts; fewer with --max-num-seqs"
+        )
     left = f", without {job.host_layers} layers that are on the host" if job.host_layers else ""
     return Memory(
         (
             _exact("weights", max(stored - there, 0.0) / layout.model, f"{job.weights.name}: {job.weights.text}{left}"),
             _cache(shape, job, layout, engine),
-            Part("activations", passing / 2, passing, passing * 2, f"a forward pass over {tokens} tokens"),
+            Part("activations", passing / 2, max(passing, choosing), max(passing * 2, choosing), forward),
             _around(layout, by_layers=engine.by_layers),
         )
     )

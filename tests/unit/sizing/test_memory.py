@@ -303,7 +303,7 @@ def test_transformers_copies_a_layers_cache_while_it_grows() -> None:
 
 @pytest.mark.parametrize(
     ("engine", "batch", "tokens"),
-    [("vllm", 1, 8192), ("vllm", 4, 8192), ("llama.cpp", 4, 512), ("transformers", 4, 32_768)],
+    [("trt-llm", 1, 8192), ("trt-llm", 4, 8192), ("llama.cpp", 4, 512), ("transformers", 4, 32_768)],
 )
 def test_so_many_tokens_of_prompts_go_through_at_once(engine: str, batch: int, tokens: int) -> None:
     part = next(each for each in held(engine, batch=batch).parts if each.name == "activations")
@@ -313,13 +313,38 @@ def test_so_many_tokens_of_prompts_go_through_at_once(engine: str, batch: int, t
     assert f"over {tokens} tokens" in part.text
 
 
+#: The peak of activations in GiB as vLLM logs it where it starts: a model, cards, tokens of a sequence at most; where it was told.
+STARTED = [
+    ("llama-3-8b", 1, 8192, 1.26, "github vllm-project/vllm#10511"),
+    ("llama-3-8b", 2, 8192, 1.26, "github vllm-project/vllm#10511"),
+    ("qwen2.5-7b", 1, 4096, 1.42, "github vllm-project/vllm#13882"),
+    ("qwen2.5-32b", 2, 10_000, 1.26, "github vllm-project/vllm#15815"),
+]
+
+
+@pytest.mark.parametrize(("model", "cards", "context", "seen", "source"), STARTED)
+def test_vllm_tries_the_choice_of_many_tokens_as_it_starts(
+    model: str, cards: int, context: int, seen: float, source: str
+) -> None:
+    part = held("vllm", Layout(tensor=cards), model, context=context).parts[2]
+    assert part.value / GIB == pytest.approx(seen, rel=0.15), source
+    assert part.high >= part.value == 256 * models.find(model).vocabulary * 39
+
+
+def test_what_chooses_no_token_reserves_nothing_for_it() -> None:
+    part = held("vllm", model="bert-base-uncased", context=512).of("activations")
+    assert part == 512 * (2 * 768 + 2 * 3072) * 2 + 30_522 * 4
+    # Half of a prompt's pass is the least: with fewer sequences the choice is none.
+    assert held("vllm", context=1024).parts[2].low == (1024 * (2 * 4096 + 3 * 14_336) * 2 + 128_256 * 4) / 2
+
+
 def test_without_a_gate_two_matrices_pass_a_token_on() -> None:
     """GPT-2: 768 wide, an MLP of 3072, 50,257 tokens."""
-    assert held("vllm", model="gpt2", context=1024).of("activations") == 1024 * (2 * 768 + 2 * 3072) * 2 + 50_257 * 4
+    assert held("trt-llm", model="gpt2", context=1024).of("activations") == 1024 * (2 * 768 + 2 * 3072) * 2 + 50_257 * 4
 
 
 def test_cards_that_share_a_layer_share_what_passes_through_its_mlp() -> None:
-    part = held("vllm", Layout(tensor=4)).of("activations")
+    part = held("trt-llm", Layout(tensor=4)).of("activations")
     assert part == 8192 * (2 * 4096 + 3 * 14_336 / 4) * 2 + 128_256 * 4
 
 
