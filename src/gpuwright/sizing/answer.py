@@ -217,7 +217,7 @@ def _candidates(question: Question) -> list[Card]:
         raise BadInput(
             f"the tables do not know the memory and the bandwidth of {question.card}", ["name a card near to it"]
         )
-    return [replace(found, memory=question.memory) if question.memory else found]
+    return [replace(found, memory=question.memory, ecc=False) if question.memory else found]
 
 
 def _usual(among: tuple[str, ...] = ()) -> list[Card]:

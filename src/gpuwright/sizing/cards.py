@@ -13,6 +13,8 @@ from gpuwright.sizing.units import GB, GIB, TERA
 
 #: What the driver and ECC keep of the memory that a card is sold with: of an H100's 80 GiB PyTorch has 79.1.
 KEPT_BACK = 0.012
+#: Share of GDDR memory that error correction takes where it is on (CUDA C++ Best Practices Guide, effects of ECC).
+_CORRECTION = 1 / 16
 #: Bytes a second that a lane of PCIe gives, one way, by generation.
 _LANE = {2: 0.5 * GB, 3: 0.985 * GB, 4: 1.969 * GB, 5: 3.938 * GB, 6: 7.5 * GB}
 #: Bytes from which on a card is tried where nobody names one.
@@ -31,7 +33,10 @@ _FORM = re.compile(r"\b(?:\d+GB|SXM\d?|PCIe)\b")
 
 @dataclass(frozen=True)
 class Card:
-    """Attributes in bytes, bytes a second, FLOPs a second and watts; 0 where nobody says. `board`: GPUs on the board that is sold."""
+    """Attributes in bytes, bytes a second, FLOPs a second and watts; 0 where nobody says.
+
+    `board`: GPUs on the board that is sold. `ecc`: whether error correction takes some of the memory that it is sold with.
+    """
 
     name: str
     architecture: str
@@ -43,12 +48,18 @@ class Card:
     lanes: int = 16
     generation: int = 3
     board: int = 1
+    ecc: bool = False
     tflops: dict[str, float] = field(default_factory=dict, hash=False)
 
     @property
     def room(self) -> float:
         """Bytes that a job may have."""
-        return self.memory * (1 - KEPT_BACK)
+        return self.shown * (1 - KEPT_BACK)
+
+    @property
+    def shown(self) -> float:
+        """Bytes that nvidia-smi shows, about."""
+        return self.memory * (1 - _CORRECTION if self.ecc else 1)
 
     def peak(self, precision: str) -> float:
         """FLOPs a second of the tensor cores, dense; of the next wider precision where they have none of this one; 0 where nobody says."""
@@ -114,6 +125,7 @@ def _card(row: tables.Row, extra: tables.Row) -> Card:
         lanes=slot.get("lanes", 16),
         generation=slot.get("generation", 3),
         board=extra.get("board", 1),
+        ecc=extra.get("ecc", False),
         tflops=dict(extra.get("tflops", {})),
     )
 
@@ -186,11 +198,11 @@ def _alike(name: str, asked: str) -> tuple[Card, ...]:
 
 def mixture(cards: Sequence[Card]) -> Card:
     """Cards of several kinds as so many of one: layers are laid on each by its memory, and computed one card after the other."""
-    whole = sum(card.memory for card in cards)
+    whole = sum(card.shown for card in cards)
     slowest = min(cards, key=lambda card: card.pcie)
 
     def one_after_the_other(rates: Iterator[float]) -> float:
-        return 1 / sum(card.memory / whole / (rate or 1.0) for card, rate in zip(cards, rates, strict=True))
+        return 1 / sum(card.shown / whole / (rate or 1.0) for card, rate in zip(cards, rates, strict=True))
 
     precisions = {name for card in cards for name in card.tflops}
     return replace(
@@ -201,5 +213,6 @@ def mixture(cards: Sequence[Card]) -> Card:
         power=sum(card.power for card in cards) / len(cards),
         nvlink=0.0,
         board=1,
+        ecc=False,
         tflops={name: one_after_the_other(card.peak(name) for card in cards) / TERA for name in precisions},
     )

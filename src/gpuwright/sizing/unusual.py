@@ -162,9 +162,9 @@ def _whisper(shape: Architecture, config: Config, name: str) -> Architecture:
 def _t5(shape: Architecture, config: Config, name: str) -> Architecture:
     """A text that is read, and one that is written and looks at it: each token of both has keys and values in each layer that writes.
 
-    Positions are distances, of `relative_attention_num_buckets` kinds for each head; the limit of 512 in old files binds nobody.
+    Positions are distances, of `relative_attention_num_buckets` kinds for each head; it was made for 512 tokens (arXiv:1910.10683).
     """
-    shape = replace(shape, gated="gated" in str(config.get("feed_forward_proj")), context=0)
+    shape = replace(shape, gated="gated" in str(config.get("feed_forward_proj")), context=512)
     decoders = _whole(config, "num_decoder_layers", name) if config.get("num_decoder_layers") else shape.layers
     attention, mlp = architecture.attention(shape), architecture.mlp(shape, shape.intermediate)
     layers = shape.layers * (attention + mlp + 2 * shape.hidden) + decoders * (2 * attention + mlp + 3 * shape.hidden)

@@ -84,6 +84,11 @@ def test_what_fits_only_as_counted_is_tight_and_told() -> None:
     assert [row["rule"] for row in roomy["warnings"]] == []
 
 
+def test_memory_that_nvidia_smi_shows_is_what_error_correction_leaves() -> None:
+    found = ask("llama-3.1-8b", memory.Inference(), card="Tesla T4", memory=15_360 * 2**20)
+    assert found["room"] == 15_360 * 2**20 * (1 - 0.012)
+
+
 def test_a_card_computes_no_more_sequences_at_once_than_it_has() -> None:
     few = ask("llama-3.2-1b", memory.Training(batch=8, micro=4), count=8)
     assert (few["layout"], few["job"]["micro_batch"]) == ("data parallel over 8", 1)

@@ -99,6 +99,22 @@ def test_what_is_kept_back_and_what_pcie_gives() -> None:
     assert card.peak("fp32") == 0
 
 
+@pytest.mark.parametrize(
+    ("name", "shown", "pytorch"),
+    [("Tesla T4", 15_360, 14.56), ("A10G", 23_028, 22.07), ("L40S", 46_068, 44.42), ("A100 SXM4 40GB", 40_960, 39.5)],
+)
+def test_error_correction_takes_some_of_gddr_and_nothing_of_hbm(name: str, shown: int, pytorch: float) -> None:
+    """MiB that nvidia-smi shows (github modal-labs/modal-client#2797), and GiB that vLLM tells that there are."""
+    card = cards.known()[name]
+    assert card.shown / 2**20 == pytest.approx(shown, rel=0.001)
+    assert card.room / GIB == pytest.approx(pytorch, rel=0.02)
+
+
+def test_cards_of_a_mixture_have_what_is_left_of_each() -> None:
+    both = cards.mixture([cards.known()["Tesla T4"], cards.known()["GeForce RTX 4090"]])
+    assert both.room == (15 + 24) / 2 * GIB * (1 - 0.012)
+
+
 def test_every_card_that_is_tried_is_known_and_no_laptop() -> None:
     tried = [cards.known()[name] for name in cards.usual()]
     assert len(tried) > 100
