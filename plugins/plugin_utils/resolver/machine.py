@@ -22,6 +22,7 @@ from ..model.errors import BadInput
 from ..model.stack import CardName
 from ..rules import Row, Rules, gpus, hosts
 from ..wish import Wish
+from . import os_names
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Card as Board
@@ -456,7 +457,7 @@ def machine_from_options(
     What was not said and decides is assumed and named in assumed. Raises BadInput for unknown names.
     """
     said = _assumptions(assume)
-    full = os or _this_os()
+    full = os_names.known(os, rules) if os else _this_os()
     name, derived = served(full, rules)
     cards = tuple(_card_of_name(gpu, rules) for gpu in gpus)
     machine = _processor(cards, arch)

@@ -31,6 +31,7 @@ from . import (
     nvidia_driver,
     projects,
     specifiers,
+    spoken,
     watch,
 )
 from .fleet import Exporters
@@ -184,7 +185,8 @@ class Wish:
         values: Values = {}
         said = contradiction.Said()
         for want in wants:
-            _add_want(values, str(want), known)
+            for each in _VOCABULARY.wants(str(want)):
+                _add_want(values, each, known)
             said.take(values, str(want))
         return cls(**values)
 
@@ -264,13 +266,16 @@ class Wish:
 
 def words_of(want: str) -> Words:
     """Return the words of the component that a want names. Raises BadInput for one that names none."""
-    match = _WANT.match(want)
-    written = match["name"].lower().replace("_", "-") if match else ""
-    name, _variant = _named(_ALIASES.get(written, written))
+    match = _WANT.match(_VOCABULARY.wants(want)[0])
+    name, _variant = _named(match["name"].lower().replace("_", "-") if match else "")
     found = next((words for words in WORDS if name in words.readers), _FRAMEWORKS if name in frameworks.ABOUT else None)
     if found is None:
-        raise BadInput(f"unknown component in the want {want!r}", list(_NAMES))
+        raise BadInput(f"unknown component in the want {want!r}", [_COMPONENTS])
     return found
+
+
+def _is_of_framework(name: str) -> bool:
+    return _named(name)[0] in frameworks.ABOUT
 
 
 # --want ------------------------------------------------------------------------------------------------
@@ -279,9 +284,9 @@ def words_of(want: str) -> Words:
 def _add_want(values: Values, want: str, rules: Rules) -> None:
     match = _WANT.match(want)
     if not match:
-        raise BadInput(f"cannot read the want {want!r}: write NAME or NAME=VERSION", list(_NAMES))
+        raise BadInput(f"cannot read the want {want!r}: write NAME or NAME=VERSION", [_COMPONENTS])
     written = match["name"].lower().replace("_", "-")
-    name, variant = _named(_ALIASES.get(written, written))
+    name, variant = _named(written)
     extras, spec, named = match["extras"], match["spec"].strip(), match["environment"]
     if name in frameworks.ABOUT:
         about = frameworks.ABOUT[name]
@@ -335,9 +340,7 @@ def _unknown(name: str, spec: str, want: str, rules: Rules) -> None:
     row = next((each for each in rules["frameworks"]["never"] if name == each["name"]), None)
     if row is None:
         near = difflib.get_close_matches(name, _NAMES, n=3, cutoff=_NEAR)
-        raise BadInput(
-            f"unknown component {name!r} in the want {want!r}", near or [_IN_A_FILE, f"components: {', '.join(_NAMES)}"]
-        )
+        raise BadInput(f"unknown component {name!r} in the want {want!r}", near or [_IN_A_FILE, _COMPONENTS])
     raise BadInput(
         f"{want!r}: there is no {row['name']} to install, it ended in a package that only raises an error",
         _next_to(row["instead"], spec, rules) or [row["instead"]],
@@ -436,7 +439,7 @@ def _of_one_set(requirements: Iterable[Requirement]) -> Iterator[Requirement]:
 def _is_framework(values: Values, requirement: Requirement, environment: str, rules: Rules) -> bool:
     """Say whether a requirement is of a framework, and wish for that then."""
     parsed = projects.parsed(requirement)
-    name, variant = _named(_ALIASES.get(parsed.name.lower(), parsed.name.lower().replace("_", "-")))
+    name, variant = _named(parsed.name.lower().replace("_", "-"))
     about = frameworks.ABOUT.get(name)
     if about is None:
         if any(each["name"] == name for each in rules["frameworks"]["never"]):
@@ -653,6 +656,30 @@ def _within(want: str, environment: str) -> str:
 
 #: What a user has without root in place of a kernel that all users see.
 _OWN_KERNEL = "in the environment: pip install ipykernel, then python -m ipykernel install --user"
+#: What is no want by these names: see Words.told.
+_TOLD = (
+    (
+        "conda miniconda anaconda mamba micromamba miniforge venv virtualenv uv pip poetry",
+        "environments are made here from the Python and the files that are asked for, without conda",
+        ("python=3.12", "project=requirements.txt"),
+    ),
+    ("jupyterlab jupyterhub notebook", "the environments become kernels of the Jupyter that is there", ("jupyter",)),
+    (
+        "pytorch-cuda cuda-version cu118 cu121 cu124 cu126 cu128 cu129 cu130",
+        "the CUDA of a PyTorch is part of its version",
+        ("torch==2.8.0+cu128",),
+    ),
+    (
+        "pytorch-nightly torch-nightly",
+        "nightly builds leave the index again, so none is installed",
+        (frameworks.DEFAULT,),
+    ),
+    (
+        "all everything gpu nvidia ml ai deep-learning default",
+        "without any want a machine gets driver, toolkit, container toolkit and PyTorch",
+        ("driver", "container-toolkit", frameworks.DEFAULT),
+    ),
+)
 _FRAMEWORKS = Words(
     "frameworks",
     frameworks.DEFAULT,
@@ -671,6 +698,7 @@ _FRAMEWORKS = Words(
     of_users=True,
     of_root=dict.fromkeys(("jupyter", "frameworks_jupyter"), _OWN_KERNEL),
     read=_framework_variables,
+    told=_TOLD,
 )
 WORDS = (
     nvidia_driver.WORDS,
@@ -686,8 +714,14 @@ WORDS = (
     monitoring_server.WORDS,
 )
 _READERS = {name: reader for words in WORDS for name, reader in words.readers.items()}
-_ALIASES = {alias: name for words in WORDS for alias, name in words.aliases.items()}
 _NAMES = (*(name for name in _READERS if name != "python"), *frameworks.ABOUT, "python")
+_VOCABULARY = spoken.Vocabulary(
+    aliases={alias: name for words in WORDS for alias, name in words.aliases.items()},
+    told=(*(words.told for words in WORDS), spoken.ELSEWHERE),
+    known=lambda name: name in _READERS or _is_of_framework(name),
+    of_framework=_is_of_framework,
+)
+_COMPONENTS = f"components: {', '.join(_NAMES)}"
 #: What is wished where nothing is wished by name.
 DEFAULT_WANTS = [words.want for words in WORDS if words.by_default and words.want]
 
@@ -749,11 +783,12 @@ def _values(variables: Variables, rules: Rules) -> Values:
 
 
 def _framework_variable(values: Values, want: str, rules: Rules, variable: str = "frameworks_wanted") -> None:
-    written = re.split(r"[\[=<>!~@]", want, maxsplit=1)[0].strip().lower().replace("_", "-")
-    of_environment = variable != "frameworks_wanted" and written in (_PROJECT, _PYTHON)
-    if _ALIASES.get(written, written) in _READERS and not of_environment:
-        raise BadInput(f"{variable}: {want!r} is no framework", list(frameworks.ABOUT))
-    _add_want(values, want, rules)
+    for each in _VOCABULARY.wants(want):
+        written = re.split(r"[\[=<>!~@]", each, maxsplit=1)[0].strip().lower().replace("_", "-")
+        of_environment = variable != "frameworks_wanted" and written in (_PROJECT, _PYTHON)
+        if written in _READERS and not of_environment:
+            raise BadInput(f"{variable}: {want!r} is no framework", list(frameworks.ABOUT))
+        _add_want(values, each, rules)
 
 
 def _expected_cards(expected: object, rules: Rules) -> Values:

@@ -204,6 +204,29 @@ _READERS: dict[str, Reader] = {
     **{f"{name}-source": choice(f"{name}_source", ("packages", "archive"), name) for name in _LIBRARIES},
 }
 
+#: What is no want by these names: see Words.told.
+_TOLD = (
+    (
+        "llama.cpp llamacpp llama-cpp",
+        "llama.cpp is built with a toolkit; its part for Python is llama-cpp-python",
+        ("cuda", "llama-cpp-python"),
+    ),
+    (
+        "gcc g++ cmake make dkms build-essential kernel-headers linux-headers",
+        "what builds the driver's modules comes where it is needed; a compiler for CUDA is the want cuda",
+        ("driver", "cuda"),
+    ),
+    (
+        "nsight nsight-systems nsight-compute nsys ncu cuda-gdb cuda-samples",
+        "the tools of CUDA come with its toolkit",
+        ("cuda",),
+    ),
+    (
+        "nccl-tests nccl-test bandwidth-test burn-in gpu-burn",
+        "tests and loads are not installed but run: gpuwright validate, gpuwright load",
+        ("nccl",),
+    ),
+)
 WORDS = Words(
     "cuda",
     "cuda",
@@ -211,7 +234,12 @@ WORDS = Words(
     besides=("cuda_compat",),
     by_default=True,
     readers=_READERS,
-    aliases={"cuda-toolkit": "cuda", "libnccl2": "nccl"},
+    aliases={
+        **dict.fromkeys(("cuda-toolkit", "cudatoolkit", "nvidia-cuda-toolkit", "cuda-nvcc", "nvcc"), "cuda"),
+        **dict.fromkeys(("libcudnn", "nvidia-cudnn"), "cudnn"),
+        **dict.fromkeys(("libnccl", "libnccl2"), "nccl"),
+        **dict.fromkeys(("libnvinfer", "nvidia-tensorrt"), "tensorrt"),
+    },
     variables=(
         "cuda_versions",
         "cuda_cudnn",
@@ -244,4 +272,5 @@ WORDS = Words(
         "(docs: roles/cuda/README.md, Without root)"
     ),
     read=_read_variables,
+    told=_TOLD,
 )

@@ -26,4 +26,12 @@ def _read_variables(values: Values, variables: Variables, rules: Rules) -> None:
         put(values, Fields(mig=layout))
 
 
-WORDS = Words("mig", variables=("mig_layout",), of_host=("mig_layout",), read=_read_variables)
+#: What is no want by these names: see Words.told.
+_TOLD = (
+    (
+        "mig nvidia-mig mig-manager",
+        "the layout of MIG is a variable (docs/datacentre.md)",
+        ("mig_layout: {all: [1g.10gb]}",),
+    ),
+)
+WORDS = Words("mig", variables=("mig_layout",), of_host=("mig_layout",), read=_read_variables, told=_TOLD)

@@ -168,6 +168,15 @@ def fingerprint(text: str) -> str:
 
 
 _VARIABLES = (SOURCE, ADDRESS, GPU_PORT, NODE_PORT, TLS, USERS, FIREWALL)
+#: What is no want by these names: see Words.told.
+_TOLD = (
+    (
+        "dcgm dcgm-exporter datacenter-gpu-manager gpu-exporter nvidia-exporter",
+        "metrics of the cards for Prometheus are the want monitoring, by DCGM with monitoring=dcgm",
+        ("monitoring", "monitoring=dcgm"),
+    ),
+    ("node-exporter prometheus-node-exporter", "metrics of the machine come with those of the cards", ("monitoring",)),
+)
 WORDS = Words(
     "monitoring_exporters",
     _WANT,
@@ -177,4 +186,5 @@ WORDS = Words(
     auto_says=(SOURCE,),
     of_host=_VARIABLES,
     read=_read_variables,
+    told=_TOLD,
 )

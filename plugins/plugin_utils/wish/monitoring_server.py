@@ -315,6 +315,14 @@ def _url(value: object, what: str) -> str:
 VARIABLES = (
     ADDRESS, PORT, ALERTS_PORT, DAYS, SIZE, REMOTE_WRITE, RECEIVERS, SCRAPE, GRAFANA, GRAFANA_PORT, GRAFANA_PASSWORD
 )  # fmt: skip
+#: What is no want by these names: see Words.told.
+_TOLD = (
+    (
+        "prometheus alertmanager grafana",
+        "Prometheus and Alertmanager are the want monitoring-server; for Grafana there are dashboards (docs/monitoring.md)",
+        ("monitoring-server",),
+    ),
+)
 WORDS = Words(
     "monitoring_server",
     _WANT,
@@ -323,4 +331,5 @@ WORDS = Words(
     variables=VARIABLES,
     of_host=VARIABLES,
     read=_read_variables,
+    told=_TOLD,
 )

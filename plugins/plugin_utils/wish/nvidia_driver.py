@@ -73,6 +73,36 @@ def _choice(name: str) -> Reader:
     return choice(f"driver_{name}", _CHOICES[name], "driver")
 
 
+#: What is no want by these names: see Words.told.
+_TOLD = (
+    (
+        "nvidia-smi persistence persistenced nvidia-persistenced nvidia-modprobe mps nvidia-cuda-mps",
+        "it comes with the driver",
+        ("driver",),
+    ),
+    (
+        "fabricmanager fabric-manager nvidia-fabricmanager nvlink nvswitch nvlsm nscq libnvidia-nscq",
+        "the fabric manager comes with the driver, in its version, where the machine has NVSwitches",
+        ("driver",),
+    ),
+    ("imex nvidia-imex", "IMEX is a variable (docs/datacentre.md)", ("nvidia_driver_imex: true",)),
+    (
+        "peermem nvidia-peermem gpudirect gpudirect-rdma",
+        "nvidia-peermem is a variable (docs/datacentre.md)",
+        ("nvidia_driver_peermem: true",),
+    ),
+    (
+        "vulkan opengl egl opencl xorg x11 nvenc nvdec",
+        "it comes with the driver, what draws with its desktop set",
+        ("driver", "driver-set=desktop"),
+    ),
+    (
+        "secure-boot secureboot mok",
+        "Secure Boot is no want: gpuwright doctor and plan say what it asks of a driver",
+        ("driver",),
+    ),
+    ("nouveau", "the driver of NVIDIA takes its place", ("driver",)),
+)
 WORDS = Words(
     "nvidia_driver",
     "driver",
@@ -98,4 +128,5 @@ WORDS = Words(
     ),
     instead="the driver that is there is used as it is",
     read=_read_variables,
+    told=_TOLD,
 )

@@ -30,6 +30,10 @@ ANY = "auto"
 _YES = ("true", "yes", "on", "y", "t", "1")
 
 
+#: Rows of names with blanks between them, of what is said of each, and of what may be written instead.
+Told = Sequence[tuple[str, str, tuple[str, ...]]]
+
+
 @dataclass(frozen=True)
 class Words:
     """What a component is asked for by.
@@ -37,9 +41,10 @@ class Words:
     component: its id. want: what a role that is used alone wishes, where none of the fields ``brings`` of the wish is set.
     by_default: whether that is wished where nothing is wished by name. ``besides``: those of ``brings`` that ask for nothing by name, so
     that what is wished by default comes too.
-    readers: by name for --want. aliases: other names for these. variables: those that say what is wished of it, and ``read`` reads them
-    into the fields of a wish. auto_says: those of them that ask for something by auto, which leaves the others to the resolver. of_host:
-    those of them that speak of the host and of no version, so that a lock leaves them to it.
+    readers: by name for --want. aliases: other names for these, or for a whole want. told: names that people ask for and that are no want.
+    variables: those that say what is wished of it, and ``read`` reads them into the fields of a wish. auto_says: those of them that ask for
+    something by auto, which leaves the others to the resolver. of_host: those of them that speak of the host and of no version, so that a
+    lock leaves them to it.
     secrets: variables of it that are no part of a wish, so that no plan and no seal has them; each with what raises BadInput for a value
     that is wrong, without the value.
     of_users: whether it takes no root. instead: where it does, what a user has without it, for a person. of_root: names for --want and
@@ -53,6 +58,7 @@ class Words:
     by_default: bool = False
     readers: Mapping[str, Reader] = field(default_factory=dict)
     aliases: Mapping[str, str] = field(default_factory=dict)
+    told: Told = ()
     variables: Sequence[str] = ()
     auto_says: Sequence[str] = ()
     of_host: Sequence[str] = ()

@@ -83,6 +83,23 @@ def _read_variables(values: Values, variables: Variables, rules: Rules) -> None:
         put(values, Fields(container_toolkit=True, container_toolkit_images=named))
 
 
+#: The package, and those it took the place of.
+_TOOLKIT_NAMES = (
+    "nvidia-container-toolkit",
+    "nvidia-container-runtime",
+    "nvidia-ctk",
+    "nvidia-docker",
+    "nvidia-docker2",
+    "libnvidia-container-tools",
+)
+#: What is no want by these names: see Words.told.
+_TOLD = (
+    (
+        "tritonserver triton-inference-server tgi text-generation-inference nim localai",
+        "it is used from its image, which gets the cards by the container toolkit",
+        ("container-toolkit", "container-image=IMAGE"),
+    ),
+)
 WORDS = Words(
     "container_toolkit",
     "container-toolkit",
@@ -95,7 +112,12 @@ WORDS = Words(
         "container-rootless": _read_rootless,
         "container-image": _read_image,
     },
-    aliases={"nvidia-container-toolkit": "container-toolkit"},
+    aliases={
+        **dict.fromkeys(_TOOLKIT_NAMES, "container-toolkit"),
+        **dict.fromkeys(("docker", "docker-ce", "docker.io", "docker-engine"), "container-engine=docker"),
+        "podman": "container-engine=podman",
+        **dict.fromkeys(("containerd", "containerd.io"), "container-engine=containerd"),
+    },
     variables=(
         "container_toolkit_wanted",
         "container_toolkit_version",
@@ -117,4 +139,5 @@ WORDS = Words(
         "podman run --device nvidia.com/gpu=all"
     ),
     read=_read_variables,
+    told=_TOLD,
 )
