@@ -165,6 +165,9 @@ def job(found: Answer) -> str:
     if model["active_parameters"] < 0.5 * model["parameters"]:
         size += f" ({_count(model['active_parameters'])} a token)"
     sequences = f"{asked['batch']} × {asked['context']} tokens"
+    if model["image"]:
+        images = "an image" if asked["batch"] == 1 else f"{asked['batch']} images"
+        return f"{size}, {images} of {model['image']} × {model['image']} with weights in {asked['weights']}"
     if asked["kind"] == "inference":
         why = f" ({asked['weights_text']})" if asked.get("weights_text") else ""
         return f"{size}, inference in {asked['weights']}{why} by {asked['engine']}, {sequences}"

@@ -37,6 +37,8 @@ def changes(shape: Architecture, found: Found) -> Iterator[Change]:
             if isinstance(job, memory.Inference)
             else memory.training(shape, job, found.layout)
         )
+        if held.value == found.memory.value:
+            continue
         yield {
             "change": words,
             "option": option,
@@ -210,11 +212,11 @@ def _of_network(found: Found, in_host: int) -> str:
 # what does not fit ------------------------------------------------------------------------------------
 
 
-def conflict(found: Found, others: Sequence[Change]) -> dict[str, str]:
+def conflict(shape: Architecture, found: Found, others: Sequence[Change]) -> dict[str, str]:
     """Why it does not fit, what most of it is, and what would help."""
     most = memory.largest(found.memory.parts)
     helps = [f"{each['option']} ({each['bytes_per_card'] / GIB:.1f} GiB)" for each in others if each["fits"] != "no"]
-    if isinstance(found.job, memory.Inference) and not found.job.host_layers:
+    if isinstance(found.job, memory.Inference) and shape.kind == "decoder" and not found.job.host_layers:
         helps.append("--offload: what does not fit is left in the memory of the host")
     room = f"each of {found.layout.cards} × {found.card.name}, which has {found.card.room / GIB:.1f} GiB"
     if found.layout.cards == 1:

@@ -265,7 +265,7 @@ def _answer(
         "updated": tables.load()["generated"],
     }
     if best.fits == "no":
-        answer["conflicts"] = [advice.conflict(best, others)]
+        answer["conflicts"] = [advice.conflict(shape, best, others)]
     return answer
 
 
@@ -307,6 +307,7 @@ def _model(shape: Architecture) -> tables.Row:
         "kv_heads": shape.kv_heads,
         "vocabulary": shape.vocabulary,
         "context": shape.context or None,
+        "image": shape.image or None,
         "shape_assumed": bool(shape.told),
     }
 

@@ -171,6 +171,7 @@ class Architecture:
         kept: what layers keep of a sequence, where heads do not say it.
         beside: parameters that a text does not go through: towers for images and sounds. They stay in 16 bits.
         counted: all parameters as they were published, or lie in the files, where layers have more than is counted here; 0 otherwise.
+        image: side of the image that a diffusion model was made for, in pixels; 0 for others.
         trained: whether what training keeps of its layers is counted.
         told: number of parameters as they are told, where the shape was not; 0 otherwise.
     """
@@ -214,6 +215,7 @@ class Architecture:
     kept: tuple[Kept, ...] = ()
     beside: int = 0
     counted: float = 0.0
+    image: int = 0
     trained: bool = True
     told: float = 0.0
 

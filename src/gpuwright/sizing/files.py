@@ -32,7 +32,7 @@ class Lying:
 
     Attributes:
         path: of the directory or the file.
-        config: its `config.json`; empty where it has none.
+        config: its `config.json`, of a diffusion model that of its VAE; empty where it has none.
         tensors: of all its files.
         said: what a GGUF file says of the model.
         adapter: the configuration of an adapter, if it is one.
@@ -128,7 +128,8 @@ def _pipeline(path: Path) -> Lying:
             tensors += found
     if not parts:
         raise BadInput(f"{path} has no weights: no part of it has a file of safetensors")
-    return Lying(path, tensors=tuple(tensors), parts=tuple(parts))
+    vae = path / "vae" / "config.json"
+    return Lying(path, _object(vae) if vae.is_file() else {}, tuple(tensors), parts=tuple(parts))
 
 
 def _weights(path: Path) -> list[Path]:

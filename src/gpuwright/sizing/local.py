@@ -23,6 +23,8 @@ _LAYER = re.compile(r"^(?:model\.|language_model\.|transformer\.)*(?:layers|h)\.
 _BLOCK = re.compile(r"^blk\.(\d+)\.")
 #: Every so many layers look at the whole text, where a GGUF file does not say it.
 _PERIODS = {"gemma2": 2, "gemma3": 6, "gemma3n": 5, "cohere2": 4, "gpt-oss": 2, "llama4": 4, "exaone4": 4}
+#: The side of an image where no file of a diffusion model says it, and the largest, in pixels.
+_IMAGE, _LARGEST = 1024, 16_384
 #: What is in files and not loaded: masks and frequencies that are computed, and layers that predict further tokens.
 _NOT_LOADED = re.compile(
     r"\.(?:attn|attention)\.(?:bias|masked_bias)$|(?:inv_freq|cos_cached|sin_cached)$|(?:^|\.)mtp\.|(?:^|\.)nextn\."
@@ -46,11 +48,13 @@ def shape(lying: Lying) -> Architecture:
     name = str(lying.path)
     if lying.said:
         return _of_gguf(lying, name)
-    if lying.config:
-        return config.read(lying.config, name)
     if lying.parts:
         # One layer stands for them all; cards may share it.
-        return Architecture(name, 1, 0, 8, 8, 0, 0, 0, kind="diffusion", counted=_elements(lying.tensors))
+        side = lying.config.get("sample_size")
+        image = side if isinstance(side, int) and 0 < side <= _LARGEST else _IMAGE
+        return Architecture(name, 1, 0, 8, 8, 0, 0, 0, kind="diffusion", image=image, counted=_elements(lying.tensors))
+    if lying.config:
+        return config.read(lying.config, name)
     return _of_tensors(lying, name)
 
 

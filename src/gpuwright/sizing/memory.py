@@ -25,6 +25,10 @@ _BUCKET = 500_000_000
 #: Bytes of a token of the vocabulary while a sequence's next one is chosen: chances in 32 bits, sorted and summed, and their places (vLLM's
 #: logs, tests/unit/sizing/test_memory.py).
 _CHOSEN = 39
+#: Elements that the VAE of Stable Diffusion and FLUX holds for a pixel of the image that it decodes: three tensors of 256 channels
+#: (counted in AutoencoderKL of diffusers 0.42.1, for each size); some decode in 32 bits. And the side of a tile where it decodes one
+#: after the other.
+_PIXEL, _TILE = 768, 512
 #: Layers whose weights are there at once where each is gathered for its turn: its own and the next one's.
 _GATHERED = 2
 
@@ -130,6 +134,9 @@ def training(shape: Architecture, job: Training, layout: Layout) -> Memory:
 
 def inference(shape: Architecture, job: Inference, layout: Layout) -> Memory:
     """What a card of an inference job holds."""
+    if shape.kind == "diffusion":
+        weights = _exact("weights", architecture.stored(shape, job.weights) / layout.model, job.weights.text)
+        return Memory((weights, _decoded(shape, job), _around(layout)))
     engine = engines.called(job.engine)
     stored = architecture.stored(shape, job.weights)
     there = host_bytes(shape, job)
@@ -151,6 +158,15 @@ def inference(shape: Architecture, job: Inference, layout: Layout) -> Memory:
             _around(layout, by_layers=engine.by_layers),
         )
     )
+
+
+def _decoded(shape: Architecture, job: Inference) -> Part:
+    """Images as the VAE makes them of what the model made: more than the model itself passes on (0.5 GiB of FLUX.1, 0.3 of SDXL)."""
+    one, tile = (_PIXEL * 2 * side**2 for side in (shape.image, min(shape.image, _TILE)))
+    images = "an image" if job.batch == 1 else f"{job.batch} images"
+    size = f"{shape.image} × {shape.image}"
+    text = f"the VAE decodes {images} of {size} at once; less in tiles, or with enable_slicing one after the other"
+    return Part("activations", tile, one * job.batch, 2 * one * job.batch, text)
 
 
 def _cache(shape: Architecture, job: Inference, layout: Layout, engine: Engine) -> Part:

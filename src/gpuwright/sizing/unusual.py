@@ -20,6 +20,8 @@ def read(shape: Architecture, config: Config, name: str) -> Architecture:
     """
     if shape.kind == "encoder":
         return _encoder(shape, config)
+    if shape.kind == "diffusion":
+        return replace(shape, image=_whole(config, "image_size", name))
     if config.get("model_type") in _PAIRS:
         return _PAIRS[str(config["model_type"])](shape, config, name)
     kept = states.read(shape, config, name)

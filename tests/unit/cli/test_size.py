@@ -73,7 +73,7 @@ def test_a_page_is_no_wider_than_one(words: tuple[str, ...], gpuwright: Callable
 
 def test_the_verdict_comes_first_and_says_how_much_of_what(gpuwright: Callable[..., Any]) -> None:
     said = gpuwright("size", "llama-3.1-8b", "--gpu", "4090").out
-    assert said.startswith("yes: fits on GeForce RTX 4090: 17.5 GiB of 23.7 GiB a card; from $0.")
+    assert said.startswith("yes: fits on GeForce RTX 4090: 18.0 GiB of 23.7 GiB a card; from $0.")
     assert "llama-3.1-8b: 8.03 B parameters, inference in bf16 by vllm, 1 × 8192 tokens" in said
 
 

@@ -46,7 +46,6 @@ def test_other_choices_are_those_that_were_not_made() -> None:
         "--weights fp8",
         "--weights int4",
         "--kv-bits 8",
-        "--context 1",
     ]
     assert options(ask("7B", memory.Inference(weights=formats.FORMATS["fp8"], cache=1, context=2))) == [
         *("--weights bf16", "--weights int4", "--context 1"),
@@ -586,6 +585,7 @@ def test_the_model_is_told_by_what_decides() -> None:
         "kv_heads": 8,
         "vocabulary": 32_000,
         "context": 32_768,
+        "image": None,
         "shape_assumed": False,
     }
     assert of("7B", memory.Inference(), H100)["model"]["shape_assumed"] is True

@@ -295,11 +295,32 @@ def test_what_writes_no_text_has_memory_and_no_tokens_a_second(name: str) -> Non
     found = answer.size(answer.Question(model=name, job=memory.Inference(context=77), card="H100 SXM5 80GB"))
     assert found["speed"] == []
     assert found["most"] == {"batch": 0, "context": 0, "users": 0}
-    assert next(part["value"] for part in found["memory"] if part["name"] == "KV cache") == 0
+    assert not sum(part["value"] for part in found["memory"] if part["name"] == "KV cache")
     assert (
         next(part["value"] for part in found["memory"] if part["name"] == "weights")
         == 2 * ROWS[found["model"]["name"]]["parameters"]
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "side"),
+    [("sd1.5", 512), ("sdxl", 1024), ("sd3", 1024), ("sd3.5-large", 1024), ("flux-dev", 1024), ("flux-schnell", 1024)],
+)
+def test_an_image_is_decoded_at_once_in_three_tensors_of_256_channels(name: str, side: int) -> None:
+    for batch in (1, 3):
+        held = memory.inference(models.find(name), memory.Inference(batch=batch), Layout())
+        part = next(each for each in held.parts if each.name == "activations")
+        assert part.value == 3 * 256 * 2 * side**2 * batch
+        # In tiles of 512 one after the other; and in 32 bits.
+        assert (part.low, part.high) == (3 * 256 * 2 * 512**2, 2 * part.value)
+        assert f"{side} × {side}" in part.text
+
+
+def test_what_changes_nothing_is_no_other_choice() -> None:
+    found = answer.size(answer.Question(model="flux-dev", job=memory.Inference(), card="GeForce RTX 4090", count=1))
+    assert [each["option"] for each in found["changes"]] == ["--weights fp8", "--weights int4"]
+    assert "offload" not in found["conflicts"][0]["remedy"]
+    assert found["model"]["image"] == 1024
 
 
 def test_what_writes_no_text_is_not_offloaded() -> None:

@@ -203,6 +203,10 @@ def test_a_directory_of_diffusers_has_all_its_parts_counted(tmp_path: Path) -> N
         save_file(arrays({"x": (64, 64)}), tmp_path / part / "diffusion_pytorch_model.fp16.safetensors")
     assert held(str(tmp_path)).of("weights") == 2 * 64 * 64 * 2
     assert held(str(tmp_path)).of("KV cache") == 0
+    assert held(str(tmp_path)).of("activations") == 768 * 2 * 1024**2
+    for side, pixels in ((512, 512**2), ("512", 1024**2), (10**6, 1024**2)):
+        (tmp_path / "vae" / "config.json").write_text(json.dumps({"sample_size": side}))
+        assert held(str(tmp_path)).of("activations") == 768 * 2 * pixels
 
 
 # GGUF -------------------------------------------------------------------------------------------------
