@@ -38,6 +38,10 @@ if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverStack
 
 ASSUMPTIONS = ("secure_boot", "kernel", "desktop", "python", "wsl", "nvswitch", "glibc", "windows_driver")
+#: Cards as people write several: "A100, T4" and "A100 + T4"; "8xH100", "4 x A100 80GB" and "4090x2" are of one kind, whose number
+#: decides nothing here.
+_SEVERAL = re.compile(r"\s*[,+]\s*")
+_COUNT = re.compile(r"^\s*\d{1,3}\s*[x×*]\s*|\s*[x×*]\s*\d{1,3}\s*$", re.IGNORECASE)
 _ARCHITECTURES = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64", "sbsa": "aarch64"}
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
@@ -459,7 +463,7 @@ def machine_from_options(
     said = _assumptions(assume)
     full = os_names.known(os, rules) if os else _this_os()
     name, derived = served(full, rules)
-    cards = tuple(_card_of_name(gpu, rules) for gpu in gpus)
+    cards = tuple(_card_of_name(_COUNT.sub("", each), rules) for gpu in gpus for each in _SEVERAL.split(gpu))
     machine = _processor(cards, arch)
     system = next((row for row in rules["systems"]["rows"] if row["os"] == name), None)
     assumed: dict[str, str | bool] = {}

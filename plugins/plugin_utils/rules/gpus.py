@@ -37,7 +37,7 @@ _FILLERS = frozenset(
 _GLUED = (
     re.compile(r"^(rtx|gtx|gt|mx|titan|quadro)(\d\w*)$"),
     re.compile(r"^(\d{3,4})(ti|super)$"),
-    re.compile(r"^(\d{4})(m)$"),
+    re.compile(r"^(\d{4})(m|d)$"),
     re.compile(r"^([abhlvpm]\d{2,3}s?)(sxm\d?|pcie|nvl)$"),
 )
 # A number with the letters before it: 4090ti, h100, a6000.
@@ -104,7 +104,9 @@ def _called(name: str, rules: Rules) -> list[Row]:
     """Return the rows that a name may mean, the closest reading first; of memory and Max-Q only where rows tell them apart."""
     rows: list[Row] = rules["gpus"]["rows"]
     wanted = _words(name)
-    exact = [row for row in rows if _words(row["name"]) == wanted]
+    exact = [row for row in rows if _words(row["name"]) == wanted] or [
+        row for row in rows if row["class"] == "geforce" and _words(row["name"]) in (wanted | {"rtx"}, wanted | {"gtx"})
+    ]
     for reading in (wanted, _as_laptop(wanted), frozenset(word for word in wanted if not _MEMORY.match(word))):
         exact = exact or _holding(reading, rows)
     return exact or _of_device(name, rules)

@@ -37,6 +37,8 @@ from .conftest import TODAY, Resolve
         ("rtx 4090 laptop", "GeForce RTX 4090 Laptop GPU"),
         ("NVIDIA GeForce RTX 4090 Laptop GPU", "GeForce RTX 4090 Laptop GPU"),
         ("4090m", "GeForce RTX 4090 Laptop GPU"),
+        ("4090D", "GeForce RTX 4090 D"),
+        ("3050 laptop", "GeForce RTX 3050 Laptop GPU"),
         ("3060", "GeForce RTX 3060 12GB"),
         ("3060 mobile", "GeForce RTX 3060 Laptop GPU"),
         ("3080 Max-Q", "GeForce RTX 3080 Laptop GPU"),
@@ -67,6 +69,21 @@ from .conftest import TODAY, Resolve
 )
 def test_a_name_as_people_write_it_means_one_card(written: str, meant: str, rules: dict[str, Any]) -> None:
     assert gpus.identify(written, rules)["name"] == meant
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("8xH100", ["H100 SXM5 80GB"]),
+        ("4 x A100 80GB", ["A100 SXM4 80GB"]),
+        ("4090x2", ["GeForce RTX 4090"]),
+        ("A100 80GB + 4090", ["A100 SXM4 80GB", "GeForce RTX 4090"]),
+        ("1080 ti, T4", ["GeForce GTX 1080 Ti", "Tesla T4"]),
+    ],
+)
+def test_several_cards_are_read_as_people_write_them(rules: Any, written: str, meant: list[str]) -> None:
+    machine = machine_from_options([written], "ubuntu-24.04", "x86_64", None, rules, today=TODAY)
+    assert [card.name for card in machine.cards] == meant
 
 
 def test_a_name_of_cards_that_differ_is_refused_and_they_are_named(rules: dict[str, Any]) -> None:
