@@ -41,7 +41,7 @@ ASSUMPTIONS = ("secure_boot", "kernel", "desktop", "python", "wsl", "nvswitch", 
 #: Cards as people write several: "A100, T4" and "A100 + T4"; "8xH100", "4 x A100 80GB" and "4090x2" are of one kind, whose number
 #: decides nothing here.
 _SEVERAL = re.compile(r"\s*[,+]\s*")
-_COUNT = re.compile(r"^\s*\d{1,3}\s*[x×*]\s*|\s*[x×*]\s*\d{1,3}\s*$", re.IGNORECASE)
+_COUNT = re.compile(r"^\s*\d{1,3}\s*[x×*]\s*|(?:(?<=\d)|\s+)[x×*]\s*\d{1,2}\s*$", re.IGNORECASE)
 _ARCHITECTURES = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64", "sbsa": "aarch64"}
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 

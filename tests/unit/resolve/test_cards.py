@@ -77,6 +77,8 @@ def test_a_name_as_people_write_it_means_one_card(written: str, meant: str, rule
         ("8xH100", ["H100 SXM5 80GB"]),
         ("4 x A100 80GB", ["A100 SXM4 80GB"]),
         ("4090x2", ["GeForce RTX 4090"]),
+        ("H100 PCIe x 8", ["H100 PCIe"]),
+        ("GTX 780", ["GeForce GTX 780"]),
         ("A100 80GB + 4090", ["A100 SXM4 80GB", "GeForce RTX 4090"]),
         ("1080 ti, T4", ["GeForce GTX 1080 Ti", "Tesla T4"]),
     ],
