@@ -232,7 +232,7 @@ def _soak_nodes(part: str) -> Callable[[nox.Session], None]:
 
 
 def _soak_machines(session: nox.Session) -> None:
-    """QEMU, Debian's real driver and the kernel update, each of which compiles; what a machine in QEMU begins with is made first."""
+    """QEMU; what a machine in QEMU begins with is made first."""
     _ensure_metal(session)
     session.run("python", "-m", "tests.sim", "metal", "prepare")
     _soak_nodes("machines")(session)
@@ -250,10 +250,14 @@ def _soak_lines(session: nox.Session) -> None:
     session.run("tests/molecule.sh", "alternative", "distro")
 
 
-def _soak_figures(session: nox.Session) -> None:
-    """The properties on examples that are drawn anew; Debian's archive, PyTorch and ptxas, which ours is held against."""
+def _soak_properties(session: nox.Session) -> None:
+    """The properties on examples that are drawn anew, and outputs of nodes that are broken at random."""
     more = {"GPUWRIGHT_PROPERTY_EXAMPLES": PROPERTY_EXAMPLES, "GPUWRIGHT_FUZZ_SECONDS": FUZZ_SECONDS}
     session.run("pytest", "-q", *_WORKERS, "tests/property", env=more)
+
+
+def _soak_figures(session: nox.Session) -> None:
+    """Debian's archive, PyTorch and ptxas, which ours is held against."""
     world(session)
     measured(session)
     assembled(session)
@@ -269,6 +273,12 @@ SOAK: dict[str, Callable[[nox.Session], None]] = {
     "lines": _soak_lines,
     "figures": _soak_figures,
     "environments": _soak_nodes("environments"),
+    "modules": _soak_nodes("modules"),
+    "monitoring": _soak_nodes("monitoring"),
+    "containers": _soak_nodes("containers"),
+    "hosts": _soak_nodes("hosts"),
+    "kernels": _soak_nodes("kernels"),
+    "properties": _soak_properties,
 }
 
 

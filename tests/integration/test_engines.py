@@ -13,7 +13,7 @@ import pytest
 from .conftest import Node
 from .engines import IMAGE, PULLED, Engines
 
-pytestmark = [pytest.mark.sim, pytest.mark.soak(part="environments")]
+pytestmark = [pytest.mark.sim, pytest.mark.soak(part="containers")]
 
 _DAEMON_JSON = "/etc/docker/daemon.json"
 #: In a layout that no program writes, with keys that nobody here knows, for its owner's group alone.

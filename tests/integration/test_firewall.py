@@ -16,7 +16,7 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.components import C
 from .conftest import Node, Run
 from .test_monitoring_exporters import checks, up
 
-pytestmark = [pytest.mark.sim, pytest.mark.soak(part="services")]
+pytestmark = [pytest.mark.sim, pytest.mark.soak(part="monitoring")]
 
 _AWAY, _AWAY6 = "198.51.100.0/24", "2001:db8::/32"
 _NODES, _NODES6 = "10.99.0.0/24", "fd00:99::/64"

@@ -8,7 +8,7 @@ import pytest
 
 from .conftest import Node
 
-pytestmark = [pytest.mark.sim, pytest.mark.soak(part="systems")]
+pytestmark = [pytest.mark.sim, pytest.mark.soak(part="hosts")]
 
 _OLD = ("--want", "driver=570", "--want", "cuda=13.0", "--want", "jax[cuda13]", "--want", "nccl", "--want", "tensorrt")
 _WANTS = (*_OLD, "--want", "cuda-compat=auto")

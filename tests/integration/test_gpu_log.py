@@ -10,7 +10,7 @@ import pytest
 
 from .conftest import Node, Run
 
-pytestmark = [pytest.mark.sim, pytest.mark.soak(part="services")]
+pytestmark = [pytest.mark.sim, pytest.mark.soak(part="monitoring")]
 
 _TURN = "systemctl start gpuwright-gpu-log.service"
 _PROGRAM = "/usr/local/libexec/gpuwright/gpu_log.py"

@@ -11,7 +11,7 @@ import yaml
 
 from .conftest import Node, Run
 
-pytestmark = [pytest.mark.sim, pytest.mark.soak(part="driver")]
+pytestmark = [pytest.mark.sim, pytest.mark.soak(part="modules")]
 
 _WISH = {"all": {"power_limit": 350, "clocks": "210,1410", "compute_mode": "exclusive_process"}}
 _SET = {"power": 350.0, "clocks": [210, 1410], "compute": "Exclusive_Process"}

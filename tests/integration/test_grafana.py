@@ -17,7 +17,7 @@ from tests.sim import node, settings
 from .conftest import Node, Run, gpuwright
 from .test_monitoring_server import DASHBOARDS, eventually
 
-pytestmark = [pytest.mark.sim, pytest.mark.soak(part="services")]
+pytestmark = [pytest.mark.sim, pytest.mark.soak(part="monitoring")]
 
 PASSWORD_FILE = "/etc/gpuwright/monitoring-server-grafana-password"
 DROP_IN = "/etc/systemd/system/grafana-server.service.d/gpuwright.conf"

@@ -16,7 +16,7 @@ from tests.unit.gate import honest
 
 from .conftest import Node, gpuwright
 
-pytestmark = [pytest.mark.sim, pytest.mark.soak(part="driver")]
+pytestmark = [pytest.mark.sim, pytest.mark.soak(part="modules")]
 
 #: The node's Python, and what it says changed on the way out: of the node, and of its cards.
 _PYTHON = "/usr/local/bin/python-evil"

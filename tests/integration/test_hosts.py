@@ -17,7 +17,7 @@ from . import snapshot
 from .conftest import Node, Proven, Run, gpuwright
 from .footprint import footprint
 
-pytestmark = [pytest.mark.sim, pytest.mark.soak(part="systems")]
+pytestmark = [pytest.mark.sim, pytest.mark.soak(part="hosts")]
 
 #: Enough to see a driver come and be proven, in half the time of a whole stack.
 _DRIVER = ("--want", "driver=580")

@@ -8,7 +8,7 @@ import pytest
 
 from .conftest import Node, Run
 
-pytestmark = [pytest.mark.sim, pytest.mark.soak(part="driver")]
+pytestmark = [pytest.mark.sim, pytest.mark.soak(part="modules")]
 
 #: A driver of another version than the node's, and nobody to wait for a minute on a program that never ends.
 _OTHER = ("--want", "driver=580.126.20", "-e", "gpuwright_command_timeout=3")

@@ -8,7 +8,7 @@ import pytest
 
 from .conftest import Node
 
-pytestmark = [pytest.mark.sim, pytest.mark.soak(part="driver")]
+pytestmark = [pytest.mark.sim, pytest.mark.soak(part="modules")]
 
 _DRIVER = ("--want", "driver=580")
 _OLD, _NEW = "6.12.94+deb13-amd64", "6.12.107+deb13-amd64"

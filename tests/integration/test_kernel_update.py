@@ -13,7 +13,7 @@ import pytest
 
 from .conftest import Node, Run
 
-pytestmark = [pytest.mark.sim, pytest.mark.soak(part="machines")]
+pytestmark = [pytest.mark.sim, pytest.mark.soak(part="kernels")]
 
 _GOOD = "6.1.0-50-amd64"
 _MODULE = "nvidia-current-open"

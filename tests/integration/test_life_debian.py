@@ -12,7 +12,7 @@ import pytest
 from .conftest import Node, Run
 from .leftovers import leftovers
 
-pytestmark = [pytest.mark.sim, pytest.mark.soak(part="machines")]
+pytestmark = [pytest.mark.sim, pytest.mark.soak(part="kernels")]
 
 _WISH = ("--gpu", "A100 SXM4 80GB", "--want", "driver", "--want", "driver-source=distro")
 #: A compiler at work beside other tests takes its time.

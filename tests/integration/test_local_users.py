@@ -12,7 +12,7 @@ import yaml
 from .conftest import Node
 from .test_hosts import install
 
-pytestmark = [pytest.mark.sim, pytest.mark.soak(part="systems")]
+pytestmark = [pytest.mark.sim, pytest.mark.soak(part="hosts")]
 
 _HOME = "/home/mallory"
 #: What runs as root and should not leaves its name here.

@@ -13,7 +13,7 @@ from tests.sim import node
 
 from .conftest import Node, gpuwright
 
-pytestmark = [pytest.mark.sim, pytest.mark.soak(part="driver")]
+pytestmark = [pytest.mark.sim, pytest.mark.soak(part="modules")]
 
 _LOCKED, _NEWER = "580.126.20", "580.178.04"
 #: Of the set, and none of them is named in the stack: dependencies that a meta package's exact version does not pin.

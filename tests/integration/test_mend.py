@@ -138,7 +138,7 @@ _HOLD = (
 )
 
 
-@pytest.mark.soak(part="driver")
+@pytest.mark.soak(part="modules")
 def test_only_a_plan_with_packages_waits_for_the_package_manager(proven: Proven) -> None:
     machine = proven.take()
     machine.shell(f"echo 'options nouveau modeset=1' >> {_NOUVEAU} && {_HOLD.format(seconds=600)}")

@@ -10,7 +10,7 @@ import yaml
 
 from .conftest import Node, Run
 
-pytestmark = [pytest.mark.sim, pytest.mark.soak(part="driver")]
+pytestmark = [pytest.mark.sim, pytest.mark.soak(part="modules")]
 
 _LARGE = {"all": "3g.40gb,2g.20gb,1g.10gb,1g.10gb"}
 

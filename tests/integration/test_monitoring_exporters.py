@@ -13,7 +13,7 @@ import pytest
 from . import snapshot
 from .conftest import Node, Run
 
-pytestmark = [pytest.mark.sim, pytest.mark.soak(part="services")]
+pytestmark = [pytest.mark.sim, pytest.mark.soak(part="monitoring")]
 
 _GPU, _NODE = "gpuwright-gpu-exporter.service", "prometheus-node-exporter.service"
 _PAIR = {"certificate": "/etc/ssl/node.pem", "key": "/etc/ssl/private/node.key"}

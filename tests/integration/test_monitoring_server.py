@@ -25,7 +25,7 @@ from . import exporters
 from .conftest import Node, Run, gpuwright
 from .test_monitoring_exporters import _HASH, _PAIR, certificate
 
-pytestmark = [pytest.mark.sim, pytest.mark.soak(part="services")]
+pytestmark = [pytest.mark.sim, pytest.mark.soak(part="monitoring")]
 
 DASHBOARDS = Path(__file__).parents[2] / "plugins/plugin_utils/monitoring/dashboards"
 SECRET = "n0-0ne-reads-th1s"

@@ -9,7 +9,7 @@ import pytest
 from .conftest import Node, gpuwright
 from .footprint import footprint
 
-pytestmark = [pytest.mark.sim, pytest.mark.soak(part="systems")]
+pytestmark = [pytest.mark.sim, pytest.mark.soak(part="hosts")]
 
 #: What the name of a package of a driver for Linux begins with.
 _DRIVER = ("nvidia-", "libnvidia-", "libcuda1", "cuda-drivers", "linux-modules-nvidia", "linux-objects-nvidia")

@@ -53,7 +53,7 @@ def _gone(machine: Node) -> Run:
     return run
 
 
-@pytest.mark.soak(part="driver")
+@pytest.mark.soak(part="modules")
 def test_packages_of_somebody_else_between_a_cut_run_and_the_next_stay_with_apt(make_node: Callable[..., Node]) -> None:
     machine = make_node("owned")
     before = _debs(machine)
@@ -66,7 +66,7 @@ def test_packages_of_somebody_else_between_a_cut_run_and_the_next_stay_with_apt(
     assert _debs(machine) == before | {"installed users-db"}
 
 
-@pytest.mark.soak(part="driver")
+@pytest.mark.soak(part="modules")
 def test_a_removal_that_was_cut_off_while_dpkg_was_at_work_is_ended_by_the_next(make_node: Callable[..., Node]) -> None:
     machine = make_node("cut-off")
     before = _debs(machine)
@@ -100,7 +100,7 @@ def test_packages_of_somebody_else_between_a_cut_run_and_the_next_stay_with_dnf(
     assert _rpms(machine) == before | {"vulkan-loader"}
 
 
-@pytest.mark.soak(part="services")
+@pytest.mark.soak(part="monitoring")
 def test_what_roles_alone_brought_is_taken_back_though_nothing_sealed_it(
     make_node: Callable[..., Node], controller: Controller
 ) -> None:

@@ -15,7 +15,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.base import run
 from ansible_collections.gpuwright.node.plugins.module_utils.measure import toolkit
 from tests.sim import repository
 
-pytestmark = [pytest.mark.sim, pytest.mark.soak(part="environments")]
+pytestmark = [pytest.mark.sim, pytest.mark.soak(part="containers")]
 
 # Of one release, as roles/cuda/README.md names them for people without root.
 _RELEASE = "13.0"

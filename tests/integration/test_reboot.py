@@ -8,7 +8,7 @@ import pytest
 
 from .conftest import Node
 
-pytestmark = [pytest.mark.sim, pytest.mark.soak(part="systems")]
+pytestmark = [pytest.mark.sim, pytest.mark.soak(part="hosts")]
 
 _DRIVER = ("--want", "driver=580")
 #: A service that takes its time to stop. Who may log in may do so until then, as on a host that ends its containers first; the name of the

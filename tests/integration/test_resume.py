@@ -19,7 +19,7 @@ from tests.sim import settings
 from .conftest import Node
 from .test_hosts import install
 
-pytestmark = [pytest.mark.sim, pytest.mark.soak(part="systems")]
+pytestmark = [pytest.mark.sim, pytest.mark.soak(part="hosts")]
 
 _UNIT = "gpuwright-resume.service"
 _JOB = f"/etc/systemd/system/{_UNIT} /etc/systemd/system/multi-user.target.wants/{_UNIT} /var/lib/gpuwright/resume/run"

@@ -10,7 +10,7 @@ import pytest
 from .conftest import Node
 from .engines import IMAGE, Engines
 
-pytestmark = [pytest.mark.sim, pytest.mark.soak(part="environments")]
+pytestmark = [pytest.mark.sim, pytest.mark.soak(part="containers")]
 
 _WISH = {"container_toolkit_rootless": ["alice", "bob"]}
 _RANGES = "cat /etc/subuid /etc/subgid"

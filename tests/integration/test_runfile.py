@@ -13,7 +13,7 @@ from .conftest import Node, Run
 from .footprint import footprint
 from .leftovers import leftovers
 
-pytestmark = [pytest.mark.sim, pytest.mark.soak(part="driver")]
+pytestmark = [pytest.mark.sim, pytest.mark.soak(part="modules")]
 
 _OLD, _NEW = "580.126.20", "580.178.04"
 _BROKEN = "/etc/gpuwright-sim/dkms-fails"

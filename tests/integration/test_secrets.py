@@ -324,7 +324,7 @@ def the_index_refuses(site: Site, folder: Path, *want: str) -> None:
     assert any("/whl/pypi/jax/" in line and line.endswith("index refused") for line in asked())
 
 
-@pytest.mark.soak(part="driver")
+@pytest.mark.soak(part="modules")
 def test_a_whole_run_leaves_no_secret_behind_and_remove_takes_the_passwords_with_it(site: Site, tmp_path: Path) -> None:
     wish = ("--want", "driver=580", "--want", "container-toolkit", "--want", "pytorch")
     run = site.run("up", "--yes", *wish, "-vvvv")
@@ -351,7 +351,7 @@ def test_a_whole_run_leaves_no_secret_behind_and_remove_takes_the_passwords_with
     assert site.machine.shell("ls /etc/apt/auth.conf.d") == ""
 
 
-@pytest.mark.soak(part="driver")
+@pytest.mark.soak(part="modules")
 def test_nvidias_file_is_fetched_with_the_password(make_site: Callable[[str, str], Site]) -> None:
     site = make_site("secrets-file", "two-h100")
     path = runfile.place(repository.ensure(), "580.178.04")

@@ -9,7 +9,7 @@ import pytest
 from . import snapshot
 from .conftest import Node
 
-pytestmark = [pytest.mark.sim, pytest.mark.soak(part="systems")]
+pytestmark = [pytest.mark.sim, pytest.mark.soak(part="hosts")]
 
 _WISH = ("--want=driver=580", "--want=driver-source=nvidia")
 

@@ -17,7 +17,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.observe.environment
 from .conftest import Node, Run
 from .test_hosts import install
 
-pytestmark = [pytest.mark.sim, pytest.mark.soak(part="environments")]
+pytestmark = [pytest.mark.sim, pytest.mark.soak(part="containers")]
 
 _HOME = "/home/alice"
 _PLACE = f"{_HOME}/.local/share/gpuwright"

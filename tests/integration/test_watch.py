@@ -19,7 +19,7 @@ from . import snapshot
 from .conftest import Node, Run
 from .leftovers import leftovers
 
-pytestmark = [pytest.mark.sim, pytest.mark.soak(part="services")]
+pytestmark = [pytest.mark.sim, pytest.mark.soak(part="monitoring")]
 
 _TURN = "systemctl start gpuwright-watch.service"
 _RECORD = "/var/lib/gpuwright/watch.json"
