@@ -30,6 +30,8 @@ SIZING = ROOT / "src" / "gpuwright" / "sizing" / "sizing.json"
 NOT_SHIPPED = frozenset(("confirmed_fields", "exceptions", "partner_releases"))
 # A whole table of that kind: what guides say, and which table has what is right.
 READ_ALONE = frozenset(("traps",))
+# Tables of compat/sizing/ whose sources no answer cites.
+UNCITED = ("families", "members", "models")
 # What sizing needs of a card's row in gpus.yaml.
 CARD = ("name", "architecture", "class", "form", "memory_gb", "bandwidth_gbs", "tdp_w", "nvlink_gbs")
 # What a proof under load holds a card against, of its row in sizing/cards.yaml.
@@ -64,9 +66,22 @@ def build(compat: Path = COMPAT) -> dict[str, Any]:
 def build_sizing(compat: Path = COMPAT) -> dict[str, Any]:
     """Read the tables of compat/sizing/ and what people ask of a card; not runs.yaml, which no answer is made of."""
     tables = {path.stem: _read(path) for path in sorted((compat / "sizing").glob("*.yaml")) if path.stem != "runs"}
+    for name in UNCITED:
+        tables[name] = _uncited(tables[name])
     gpus = _read(compat / "gpus.yaml")
     rows = [{key: row.get(key) for key in CARD} for row in gpus["rows"]]
     return _packed({**tables, "gpus": {"updated": gpus["updated"], "rows": rows}})
+
+
+def _uncited(table: dict[str, Any]) -> dict[str, Any]:
+    """The table without what says where its rows come from."""
+    return {
+        name: rows
+        if name == "updated"
+        else [{key: value for key, value in row.items() if key not in ("confirmed", "source")} for row in rows]
+        for name, rows in table.items()
+        if name != "sources"
+    }
 
 
 def _read(path: Path) -> Any:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from gpuwright import paths
 from gpuwright.errors import BadInput
-from gpuwright.sizing import architecture, config, files, formats, local, names, units
+from gpuwright.sizing import architecture, config, files, formats, local, names, tables, units
 from gpuwright.sizing.architecture import Architecture, Experts, typical
 
 if TYPE_CHECKING:
@@ -68,10 +68,12 @@ def named(text: str) -> Named:
         return Named(of_row(found.row), found.weights, found.text)
     if re.fullmatch(r"[\d.]+(e\d+)?\s*[kmbgt]?", text.strip().lower(), re.ASCII):
         return Named(typical(text.strip(), units.count(text, "the number of parameters")))
+    said = names.size(text)
     raise BadInput(
         f"no model is called {text!r}",
         [
             *(f"did you mean {each}?" for each in names.nearest(text)[:5]),
+            *([f"by the size that its name says: gpuwright size {said}"] if said else ()),
             "or give parameters (7B), a config.json, the files of weights, or the shape: " + _EXAMPLE,
         ],
     )
@@ -88,10 +90,15 @@ def _path(text: str) -> Path | None:
 
 
 def of_row(row: Row) -> Architecture:
-    """The shape of a model of the table."""
+    """The shape of a model of the tables. What a member has beyond the layers that it is of, no text goes through."""
+    row = tables.whole(row)
     shape, beside = config.read(row["config"], row["name"]), row.get("beside", 0)
     counted = row["parameters"] if row.get("counted") else shape.counted and shape.counted + beside
-    return replace(shape, beside=beside, counted=counted)
+    found = replace(shape, beside=beside, counted=counted)
+    if "all" in row:
+        beside += row["all"] - int(architecture.parameters(found))
+        found = replace(found, beside=beside, counted=counted and row["all"])
+    return found
 
 
 def _lying(found: Lying) -> Named:

@@ -22,7 +22,7 @@ _PLACE = re.compile(
 #: Words that change nothing of a shape: what a model was tuned to, who packed it, and when.
 _WORDS = re.compile(
     r"(?<![a-z0-9.])(?:instruct|it|chat|hf|base|pt|thinking|reasoning|latest|text|coder|math|deduped|meta|unsloth|quantized|dynamic|qat|imatrix|i1|mlx|exl2|"
-    r"hermes-\d|abliterated|uncensored|2[3-6](?:0[1-9]|1[0-2])|(?:0[1-9]|1[0-2])[0-3]\d|20\d{6})(?![a-z0-9.])"
+    r"abliterated|uncensored|2[3-6](?:0[1-9]|1[0-2])|(?:0[1-9]|1[0-2])[0-3]\d|20\d{6})(?![a-z0-9.])"
 )
 _VERSION = re.compile(r"(?<![a-z0-9.])v[\d.]+(?![a-z0-9.])")
 _PIECE = re.compile(r"[a-z]+|\d+(?:\.\d+)*")
@@ -50,9 +50,13 @@ _PACKED = re.compile(
 _SUFFIX = re.compile(r"\.(gguf|safetensors|bin|pth|pt)$", re.IGNORECASE)
 #: Words beside the whole name of another model after which it no longer has that model's shape: it drafts for it, sees, was cut from it.
 _OTHER_SHAPE = re.compile(
-    r"^(?:eagle|draft|drafter|dflash|dspark|speculator|speculative|medusa|mtp|lora|adapter|moe|pruned|reap|embedding|reranker|"
-    r"vision|audio|omni|vl|llava|blip|onevision|ocr|tts|asr|clip|internvl|assistant)$"
+    r"^(?:eagle|draft|drafter|dflash|dspark|speculator|speculative|medusa|mtp|lora|adapter|moe|pruned|reap|embed|embedding|reranker|"
+    r"vision|video|image|audio|speech|omni|multimodal|vl|vla|llava|blip|onevision|ocr|tts|asr|clip|internvl|assistant|diffusion)$"
 )
+#: How alike a family has to be that is misspelt by a letter or two: lama, mistrall.
+_MISSPELT = 0.85
+#: So many letters between a family and its size are no word: they name another family.
+_LETTERS = 2
 _SIZE = re.compile(r"(?<![a-z0-9.])(?:(\d+)x)?(\d+(?:\.\d+)?)([mbt])(?![a-z0-9.])")
 _UNITS = {"m": 1e6, "b": 1e9, "t": 1e12}
 
@@ -78,6 +82,7 @@ def read(text: str) -> Read | None:
     row = _row(name) or _row(_without_owner(text)) or _within(name)
     if row is None:
         return None
+    row = tables.whole(row)
     if said:
         return Read(row, formats.FORMATS[said], why)
     if row.get("weights"):
@@ -98,16 +103,38 @@ def _without_owner(text: str) -> str:
 
 
 def _within(name: str) -> tables.Row | None:
-    """The model whose whole name, with its size, stands within another: what was tuned from it has its shape."""
+    """The model whose whole name, with its size, stands within another: what was tuned from it has its shape.
+
+    A family that says which one of its kind it is has one shape of a size: words may stand before the size then (Llama-3.1-Tulu-3-70B).
+    """
     pieces, found = _key(name), None
     for key, row in _rows().items():
-        start = next((at for at in range(len(pieces) - len(key) + 1) if pieces[at : at + len(key)] == key), None)
-        if start is None or not _sized(key) or (found and len(found[0]) >= len(key)):
+        if not _sized(key) or (found and len(found[0]) >= len(key)):
             continue
-        rest = (*pieces[:start], "", *pieces[start + len(key) :])
-        if not _sized(rest) and not any(_OTHER_SHAPE.search(each) for each in rest):
+        rest = _without(pieces, key) or _around(pieces, key)
+        if rest and not _sized(rest) and not any(_OTHER_SHAPE.search(each) for each in rest):
             found = key, row
     return found[1] if found else None
+
+
+def _without(pieces: Key, key: Key) -> Key:
+    """What of a name is left beside another; nothing where it is not within it, and an empty piece where it stood."""
+    start = next((at for at in range(len(pieces) - len(key) + 1) if pieces[at : at + len(key)] == key), None)
+    return () if start is None else (*pieces[:start], "", *pieces[start + len(key) :])
+
+
+def _around(pieces: Key, key: Key) -> Key:
+    """The same where words stand between a family and its size: words, not a letter or two that name another family (Gemma 3n)."""
+    size = next(at for at in range(len(key)) if _sized(key[at : at + 2]))
+    if not any(each[0].isdigit() for each in key[:size]):
+        return ()
+    behind = _without(pieces, key[:size])
+    start = behind.index("") if behind else 0
+    rest = _without(behind[start + 1 :], key[size:]) if behind else ()
+    between = rest[: rest.index("")] if rest else ()
+    if any(each.isalpha() and len(each) <= _LETTERS for each in between):
+        return ()
+    return (*behind[: start + 1], *rest) if rest else ()
 
 
 def _sized(key: Key) -> bool:
@@ -127,19 +154,25 @@ def nearest(text: str) -> list[str]:
     """Names of the same family, those of the nearest size first; the family may be misspelt by a letter or two."""
     name, _, _ = _parted(text)
     family, size = _family(name), _size(name)
-    families = {_family(_normal(str(row["name"]))) for row in tables.models()}
+    families = {_family(_normal(tables.called(row))) for row in _all()}
     if family not in families:
-        family = next(iter(difflib.get_close_matches(family, sorted(families), 1, 0.7)), "")
-    near = [row for row in tables.models() if _family(_normal(str(row["name"]))) == family]
+        family = next(iter(difflib.get_close_matches(family, sorted(families), 1, _MISSPELT)), "")
+    near = [tables.whole(row) for row in _all() if family and _family(_normal(tables.called(row))) == family]
     pieces = set(_key(name))
 
     def distance(row: tables.Row) -> tuple[int, int, float]:
-        own = row["parameters"] or row["rounded"]
+        own = row.get("all") or row["parameters"] or row["rounded"]
         strange = len(pieces.symmetric_difference(_key(_normal(str(row["name"])))))
         far = abs(math.log(own / size)) if size else 0.0
         return round(far), strange, own
 
-    return [str(row["name"]) for row in sorted(near, key=distance)] if family else []
+    return [str(row["name"]) for row in sorted(near, key=distance)]
+
+
+def size(text: str) -> str:
+    """The number of parameters that a name says, as a person writes it: 70B, and 56B of 8x7B; nothing where it says none."""
+    found = _SIZE.search(_parted(text)[0])
+    return f"{int(found[1] or 1) * float(found[2]):g}{found[3].upper()}" if found else ""
 
 
 # parts of a name --------------------------------------------------------------------------------------
@@ -184,12 +217,16 @@ def _key(name: str) -> Key:
     return _whole(_WORDS.sub("-", name))
 
 
+def _all() -> list[tables.Row]:
+    return [*tables.models(), *tables.members()]
+
+
 @lru_cache(maxsize=1)
 def _rows() -> dict[Key, tables.Row]:
     called = [
         (_normal(str(each)), row)
-        for row in tables.models()
-        for each in (row["name"], row.get("hub"), *row.get("aliases", ()))
+        for row in _all()
+        for each in (tables.called(row), row.get("hub"), *row.get("aliases", ()))
         if each
     ]
     short = {_key(name): row for name, row in reversed(called)}

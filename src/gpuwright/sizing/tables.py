@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import Row
 
-__all__ = ["Row", "cite", "families", "load", "models", "rule", "scenario"]
+__all__ = ["Row", "called", "cite", "families", "load", "members", "models", "rule", "scenario", "whole"]
 
 _FILE = Path(__file__).with_name("sizing.json")
 
@@ -32,6 +32,30 @@ def models() -> list[Row]:
     """The models that are known by name."""
     rows: list[Row] = load()["models"]["rows"]
     return rows
+
+
+def members() -> list[Row]:
+    """Models that have the layers of one of `models`, as `whole` tells them."""
+    rows: list[Row] = load()["members"]["rows"]
+    return rows
+
+
+def whole(row: Row) -> Row:
+    """A row of `members` with what the model has that it is `of`; one of `models` as it is. `all`: its parameters, where others."""
+    if "of" not in row:
+        return row
+    base = next(each for each in models() if each["name"] == row["of"])
+    if "weights" in row:
+        base = {key: value for key, value in base.items() if key not in ("bits", "others")}
+    own = {key: value for key, value in row.items() if key not in ("parameters", "rounded")}
+    found = {**base, **own, "name": called(row), "config": {**base["config"], **row.get("config", {})}}
+    every = row.get("parameters", row.get("rounded"))
+    return {**found, "all": every} if every else found
+
+
+def called(row: Row) -> str:
+    """What a model is called: as its row says, or as on the hub, in small letters and without the format that is usual."""
+    return str(row.get("name") or row["hub"].partition("/")[2].lower().removesuffix("-bf16"))
 
 
 def rule(name: str) -> Row:

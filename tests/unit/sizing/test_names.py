@@ -55,6 +55,13 @@ def test_a_name_as_it_stands_elsewhere_is_read_with_its_format(text: str) -> Non
         ("some/Llama-3.1-8B-plus-3B", None),
         ("some/thing-gpt2-finetuned", None),  # says no size: it may be any
         ("distil-whisper/distil-large-v3", None),
+        # Words stand between a family that says which one it is and the size.
+        ("somebody/Llama-3.1-Wizard-5-70B", "llama-3.1-70b"),
+        ("somebody/Qwen3-Deep-30B-A3B-Preview", "qwen3-30b-a3b"),
+        ("somebody/Llama-3.1-Wizard-13B", None),  # no Llama 3.1 has that size
+        ("somebody/Falcon-Wizard-7B", None),  # which Falcon?
+        ("somebody/Gemma-3k-4B", None),  # another family
+        ("somebody/Qwen2.5-Speech-7B", None),
     ],
 )
 def test_what_was_tuned_from_a_model_has_its_shape_and_what_was_cut_from_it_has_not(
@@ -65,12 +72,13 @@ def test_what_was_tuned_from_a_model_has_its_shape_and_what_was_cut_from_it_has_
 
 
 def test_every_model_is_read_as_itself_by_each_of_its_names() -> None:
-    for row in tables.models():
-        for each in (row["name"], row["hub"], *row.get("aliases", ())):
-            if each:
-                found = names.read(each)
-                assert found
-                assert found.row["name"] == row["name"], each
+    wrong = {}
+    for row in (*tables.models(), *tables.members()):
+        for each in (tables.called(row), row["hub"], *row.get("aliases", ())):
+            found = names.read(each) if each else None
+            if each and (found is None or found.row["name"] != tables.called(row)):
+                wrong[each] = found and found.row["name"]
+    assert wrong == {}
 
 
 @pytest.mark.parametrize(
@@ -90,7 +98,20 @@ def test_an_unknown_name_gets_the_nearest_by_family_and_size(text: str, first: s
     assert raised.value.suggestions[0] == f"did you mean {first}?"
 
 
-@pytest.mark.parametrize("text", ["zephyr-7b-beta", "org/Some-Thing-9B", "-7B", ""])
+@pytest.mark.parametrize(
+    ("text", "command"),
+    [("Somebody/Thing-70B-Instruct", "70B"), ("Foo-30B-A3B", "30B"), ("Foo-8x7B-v0.1", "56B"), ("foo-270m", "270M")],
+)
+def test_an_unknown_name_that_says_its_size_gets_the_command_that_answers(text: str, command: str) -> None:
+    with pytest.raises(BadInput) as raised:
+        models.named(text)
+    assert any(each.endswith(f"gpuwright size {command}") for each in raised.value.suggestions)
+    assert models.named(command).shape.told
+
+
+@pytest.mark.parametrize(
+    "text", ["apertus-70b", "bark", "deberta-v3-large", "zephyr-7b-beta", "org/Some-Thing-9B", "-7B", ""]
+)
 def test_what_is_of_no_family_here_gets_no_likeness_of_letters(text: str) -> None:
     assert names.nearest(text) == []
 
