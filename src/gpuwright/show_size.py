@@ -166,7 +166,7 @@ def job(found: Answer) -> str:
         size += f" ({_count(model['active_parameters'])} a token)"
     sequences = f"{asked['batch']} × {asked['context']} tokens"
     if model["image"]:
-        images = "an image" if asked["batch"] == 1 else f"{asked['batch']} images"
+        images = console.counted(asked["batch"], "images")
         return f"{size}, {images} of {model['image']} × {model['image']} with weights in {asked['weights']}"
     if asked["kind"] == "inference":
         why = f" ({asked['weights_text']})" if asked.get("weights_text") else ""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from gpuwright import console
 from gpuwright.sizing import architecture, engines, formats, likeness
 from gpuwright.sizing.units import GIB, sequences
 
@@ -163,7 +164,7 @@ def inference(shape: Architecture, job: Inference, layout: Layout) -> Memory:
 def _decoded(shape: Architecture, job: Inference) -> Part:
     """Images as the VAE makes them of what the model made: more than the model itself passes on (0.5 GiB of FLUX.1, 0.3 of SDXL)."""
     one, tile = (_PIXEL * 2 * side**2 for side in (shape.image, min(shape.image, _TILE)))
-    images = "an image" if job.batch == 1 else f"{job.batch} images"
+    images = console.counted(job.batch, "images")
     size = f"{shape.image} × {shape.image}"
     text = f"the VAE decodes {images} of {size} at once; less in tiles, or with enable_slicing one after the other"
     return Part("activations", tile, one * job.batch, 2 * one * job.batch, text)
