@@ -141,6 +141,26 @@ CONFIGS |= {
         "mamba_n_groups": 1,
     },
     "lfm2": {**_SMALL, **_CONVOLUTIONS},
+    "recurrent_gemma": {**_SMALL, "lru_width": 512, "num_key_value_heads": 1},
+    "zamba2": {
+        **{key: value for key, value in _SMALL.items() if key != "num_key_value_heads"},
+        "n_mamba_heads": 16,
+        "mamba_ngroups": 2,
+        "num_mem_blocks": 2,
+        "use_shared_attention_adapter": True,
+        "layers_block_type": ["mamba", "hybrid", "mamba", "hybrid"] * 2,
+    },
+    "minicpm3": {**_SMALL, **_LATENT},
+    "gemma3n_text": {
+        **_SMALL,
+        "head_dim": 32,
+        "vocab_size_per_layer_input": 500,
+        "hidden_size_per_layer_input": 64,
+        "num_kv_shared_layers": 3,
+        "laurel_rank": 16,
+    },
+    "nemotron": {**_SMALL, "head_dim": 64},
+    "codegen": {"n_embd": 256, "n_layer": 4, "n_head": 8, "vocab_size": 1000, "rotary_dim": 16},
     "lfm2_moe": {**_SMALL, **_CONVOLUTIONS, **_EXPERTS, "num_experts": 8, "num_dense_layers": 2},
 }
 

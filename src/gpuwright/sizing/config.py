@@ -97,7 +97,12 @@ def read(document: Config, name: str) -> Architecture:
         if isinstance(group := config.get(key), dict):
             implied |= group
     shape = _Reader(
-        {**implied, **{key: value for key, value in config.items() if value is not None}}, family, name
+        {
+            **implied,
+            **{key: value for key, value in config.items() if value is not None and (key, value) != ("head_dim", 0)},
+        },
+        family,
+        name,
     ).shape()
     seen = sum(towers.parameters(each, shape.hidden) for key in _TOWERS if isinstance(each := document.get(key), dict))
     seen += towers.named(document, shape.hidden)
@@ -122,6 +127,8 @@ def _family(config: Config, outer: str, name: str) -> tables.Row:
         config.get("model_type")
         or next((each for each in (f"{outer}_text", f"{outer}_text_model") if each in families), None)
     )
+    if kind == "git" and config.get("residual_moe"):
+        kind = "grok-2"
     if kind not in families:
         raise BadInput(
             f"{name}: model_type {kind!r} is none whose shape is known",
@@ -331,7 +338,7 @@ class _Reader:
             q_rank=self._number("q_lora_rank", default=0),
             kv_rank=self._number("kv_lora_rank"),
             nope=self._number("qk_nope_head_dim"),
-            rope=self._number("qk_rope_head_dim"),
+            rope=self._number("qk_rope_head_dim", default=0),
             value=self._number("v_head_dim"),
             index_heads=self._number("index_n_heads", default=0),
             index=self._number("index_head_dim", default=0),

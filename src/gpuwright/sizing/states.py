@@ -1,6 +1,7 @@
 """Families whose layers keep a state of constant size in place of keys and values, in some or in all layers.
 
-Matrices as transformers 5.24.0 has them: `modeling_*.py` of mamba, mamba2, jamba, nemotron_h, bamba, falcon_h1, lfm2 and lfm2_moe.
+Matrices as transformers 5.24.0 has them: `modeling_*.py` of mamba, mamba2, jamba, nemotron_h, bamba, falcon_h1, lfm2, lfm2_moe,
+recurrent_gemma and zamba2; those of RWKV-7 as flash-linear-attention has them.
 """
 
 from __future__ import annotations
@@ -55,6 +56,9 @@ def read(shape: Architecture, config: Config, name: str) -> Architecture | None:
         )
         return _made(shape, mixer, Counter(mamba=shape.layers))
     readers = {
+        "recurrent_gemma": _griffin,
+        "zamba2": _zamba,
+        "rwkv7": _rwkv,
         "jamba": _jamba,
         "nemotron_h": _nemotron,
         "bamba": _bamba,
@@ -173,6 +177,58 @@ def _of_heads(shape: Architecture, said: _Said, *, norm: bool) -> _Mixer:
     if heads > inner:
         raise BadInput(f"{said.name}: mamba_n_heads has to be no more than {inner}, found {heads}")
     return _scan(shape, heads, inner // heads, groups, state, said.whole("mamba_d_conv", 4), norm=norm)
+
+
+def _griffin(shape: Architecture, said: _Said) -> Architecture:
+    """RecurrentGemma: a gated linear recurrence with a short convolution in two layers of three, attention with a window in the third."""
+    pattern = said.config.get("block_types")
+    pattern = pattern if isinstance(pattern, list) and pattern else ["recurrent", "recurrent", "attention"]
+    attending = sum(pattern[layer % len(pattern)] == "attention" for layer in range(shape.layers))
+    width, kernel = said.whole("lru_width", shape.hidden), said.whole("conv1d_width", 4)
+    # The file says the width of both halves of the gated matrix together.
+    shape = replace(shape, intermediate=shape.intermediate // 2)
+    gates = 2 * (width * width // shape.heads + width) + width
+    matrices = 3 * shape.hidden * width + 2 * width + shape.hidden
+    mixer = _Mixer(matrices + width * (kernel + 1) + gates, 1, width * (1 + kernel))
+    made = _made(shape, mixer, Counter(attention=attending, mamba=shape.layers - attending), mlps=True)
+    seen, state = made.kept
+    return replace(made, kept=(replace(seen, window=said.whole("attention_window_size", 2048)), state))
+
+
+def _zamba(shape: Architecture, said: _Said) -> Architecture:
+    """Zamba2: Mamba-2 in every layer; before some of them one of a few shared blocks, twice as wide, with adapters for each place."""
+    places = said.config.get("hybrid_layer_ids")
+    count = len(places) if isinstance(places, list) else said.kinds(shape.layers, "layers_block_type")["hybrid"]
+    hidden, wide, rank = shape.hidden, 2 * shape.hidden, said.whole("adapter_rank", 128)
+    heads, inner = said.whole("n_mamba_heads", 8), said.whole("mamba_expand", 2) * hidden
+    mixer = _scan(
+        shape,
+        heads,
+        max(inner // heads, 1),
+        said.whole("mamba_ngroups", 1),
+        said.whole("mamba_d_state", 64),
+        said.whole("mamba_d_conv", 4),
+    )
+    block = 3 * wide * wide + wide * hidden + 3 * hidden * shape.intermediate + wide + hidden
+    each = hidden * hidden + rank * (hidden + 2 * shape.intermediate)
+    if said.config.get("use_shared_attention_adapter"):
+        each += 3 * rank * 2 * wide
+    more = said.whole("num_mem_blocks", 1) * block + count * each
+    made = _made(shape, mixer, Counter(mamba=shape.layers), more=more)
+    kept = (Kept(count, shape.heads, 2 * (wide // shape.heads)), made.kept[1])
+    attending = Recurrent(shape.layers - min(count, shape.layers), 0, 0, 0, 0, 0)
+    return replace(made, kept=kept, recurrent=attending)
+
+
+def _rwkv(shape: Architecture, said: _Said) -> Architecture:
+    """RWKV-7: a state of each head that is changed by rank one (arXiv:2503.14456); decay, rate, gate and value come of narrow matrices."""
+    hidden, head = shape.hidden, said.whole("head_dim", 64)
+    usual = {"decay": 96, "a": 96, "gate": 256, "v": 64}
+    decay, rate, gate, value = (said.whole(f"{name}_low_rank_dim", most) for name, most in usual.items())
+    matrices = 4 * hidden * hidden + 2 * hidden * (decay + rate + gate + value) + 2 * hidden * shape.intermediate
+    # And 19 vectors with its norms, of which one is counted for each layer; the first has no value of a layer before it, and a norm more.
+    mixer = _Mixer(matrices + 18 * hidden, max(hidden // head, 1), head * head + 2 * head)
+    return _made(shape, mixer, Counter(mamba=shape.layers), more=2 * hidden - 2 * hidden * value)
 
 
 def _lfm(shape: Architecture, said: _Said) -> Architecture:

@@ -12,6 +12,9 @@ _INTERMEDIATE = ("intermediate_size", "encoder_ffn_dim", "vt_intermediate_size",
 #: Towers that LLaVA's own configurations only name (`mm_vision_tower`), without the head of their training: what the hub's totals of
 #: LLaVA 1.5 and OneVision leave for them.
 _NAMED = {"clip-vit-large-patch14": 303_507_456, "siglip-so400m-patch14-384": 397_747_744}
+#: MobileNet and the encoder of sounds of Gemma 3n with what brings their results to the text, by what its configuration calls the first:
+#: what the hub's totals of E2B and E4B both leave for them.
+_CONVOLVED = {"mobilenetv5_300m_enc": 983_281_504}
 #: No tower is wider or deeper.
 _MOST = 100_000
 
@@ -22,6 +25,8 @@ def parameters(config: Config, text: int) -> int:
     A layer has four matrices of attention, and an MLP of two or (with SiLU) three; the patches of an image, one vector for each position,
     and a merger of two matrices are beside them.
     """
+    if str(config.get("architecture")) in _CONVOLVED:
+        return _CONVOLVED[str(config["architecture"])]
     hidden, layers = _number(config, *_HIDDEN), _number(config, *_LAYERS)
     if not (hidden and layers):
         return 0

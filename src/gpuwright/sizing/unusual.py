@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from gpuwright.errors import BadInput
 from gpuwright.sizing import architecture, states
-from gpuwright.sizing.architecture import Architecture, Full, Kept
+from gpuwright.sizing.architecture import Architecture, Experts, Full, Kept
 
 Config = dict[str, object]
 
@@ -22,16 +22,13 @@ def read(shape: Architecture, config: Config, name: str) -> Architecture:
         return _encoder(shape, config)
     if shape.kind == "diffusion":
         return replace(shape, image=_whole(config, "image_size", name))
-    if config.get("model_type") in _PAIRS:
-        return _PAIRS[str(config["model_type"])](shape, config, name)
+    if config.get("model_type") in _FAMILIES:
+        return _FAMILIES[str(config["model_type"])](shape, config, name)
     kept = states.read(shape, config, name)
     if kept:
         return kept
-    if config.get("model_type") == "stablelm" and config.get("use_parallel_residual"):
-        return replace(shape, norms=1)
-    if config.get("model_type") == "qwen":
-        # The file says the width of both halves of the gated matrix together.
-        return replace(shape, intermediate=shape.intermediate // 2)
+    if shape.experts and (config.get("residual_moe") or config.get("parallel_attn_mlp_res")):
+        return _beside(shape, shape.experts, config)
     if config.get("block_configs"):
         return _searched(shape, config, name)
     if config.get("compress_ratios") or config.get("model_type") == "deepseek_v4":
@@ -46,6 +43,27 @@ def _whole(config: Config, key: str, name: str) -> int:
     if isinstance(found, bool) or not isinstance(found, int) or not 0 < found <= 1_000_000:
         raise BadInput(f"{name}: {key} has to be a whole number above 0, found {str(found)[:40]!r}")
     return found
+
+
+def _beside(shape: Architecture, experts: Experts, config: Config) -> Architecture:
+    """Grok 2 and Arctic: a layer has an MLP of its own beside its experts, in Arctic as wide as the model."""
+    return replace(
+        shape, experts=replace(experts, shared=shape.intermediate if config.get("residual_moe") else shape.hidden)
+    )
+
+
+def _stablelm(shape: Architecture, config: Config, _name: str) -> Architecture:
+    return replace(shape, norms=1) if config.get("use_parallel_residual") else shape
+
+
+def _qwen(shape: Architecture, _config: Config, _name: str) -> Architecture:
+    """The first Qwen: its file says the width of both halves of the gated matrix together."""
+    return replace(shape, intermediate=shape.intermediate // 2)
+
+
+def _minicpm(shape: Architecture, _config: Config, _name: str) -> Architecture:
+    """MiniCPM3: latent keys that are kept whole, in vLLM too (model_executor/models/minicpm3.py)."""
+    return replace(shape, kept=(Kept(shape.layers, shape.heads, 2 * shape.query_width / shape.heads),))
 
 
 def _searched(shape: Architecture, config: Config, name: str) -> Architecture:
@@ -131,6 +149,55 @@ def _embedded_by_layer(shape: Architecture, config: Config) -> Architecture:
     return replace(shape, counted=float(counted), kept=kept)
 
 
+def _alternating(shape: Architecture, config: Config, name: str) -> Architecture:
+    """Gemma 3n: four streams, a low-rank path beside each layer, an embedding of each; the last layers use the keys of others."""
+    usual = {
+        "altup_num_inputs": 4,
+        "laurel_rank": 64,
+        "hidden_size_per_layer_input": 256,
+        "vocab_size_per_layer_input": 262_144,
+    }
+    streams, rank, width, words = (_whole(usual | config, key, name) for key in usual)
+    hidden, layers = shape.hidden, shape.layers
+    into = layers * width * (words + hidden) + width + 2 * (streams - 1) * hidden * hidden
+    each = 2 * hidden * (rank + width) + (4 + streams) * hidden + streams**2 + streams**3
+    keeping = layers - min(_whole({"num_kv_shared_layers": 15} | config, "num_kv_shared_layers", name), layers - 1)
+    wide = keeping // max(round(layers / max(layers - shape.windowed_layers, 1)), 1)
+    without = (layers - keeping) * (2 * hidden * shape.kv_heads + 1) * shape.head_dim
+    kept = (
+        Kept(keeping - wide, shape.kv_heads, 2 * shape.head_dim, window=shape.window),
+        Kept(wide, shape.kv_heads, 2 * shape.head_dim),
+    )
+    return replace(
+        shape, counted=architecture.parameters(shape) + into + layers * each - without, kept=kept, trained=False
+    )
+
+
+def _indexed(shape: Architecture, config: Config, name: str) -> Architecture:
+    """GLM-5.3: Kimi delta attention, in every fourth layer a latent one whose tokens an index chooses; four streams that are mixed."""
+    kinds = config.get("layer_types")
+    chosen = kinds.count("indexed_attention") if isinstance(kinds, list) else shape.layers // 4
+    hidden, states = shape.hidden, shape.layers - chosen
+    heads, head, kernel = (
+        _whole(config, f"linear_{key}", name) for key in ("num_heads", "head_dim", "conv_kernel_dim")
+    )
+    wide = heads * head
+    delta = 4 * hidden * wide + 3 * wide * kernel + 2 * head * (hidden + wide) + wide + heads + hidden * heads + head
+    index, pool = _whole(config, "index_head_dim", name), _whole(config, "index_kpool", name)
+    rank, index_heads = _whole(config, "q_lora_rank", name), _whole(config, "index_n_heads", name)
+    indexer = index * (pool + 2 * hidden + 2) + index_heads * (rank * index + hidden)
+    streams = _whole(config, "hc_mult", name)
+    mixing = 2 * ((streams * hidden + 1) * streams * (streams + 2) + 3)
+    latent = architecture.attention(shape)
+    counted = architecture.embedding(shape) + architecture.output(shape) + hidden + architecture.mlps(shape)
+    counted += shape.layers * (2 * hidden + mixing) + states * delta + chosen * (latent + indexer)
+    kept = (
+        Kept(states, heads, 2 * (head * head + 3 * head * kernel), window=1),
+        Kept(chosen, 1, _whole(config, "kv_lora_rank", name) + index),
+    )
+    return replace(shape, counted=float(counted), kept=kept, trained=False)
+
+
 def _encoder(shape: Architecture, config: Config) -> Architecture:
     """BERT and its like have kinds of tokens and a pooler beside their layers, ViT the patches of an image; no heads of their training."""
     more = 0
@@ -190,5 +257,15 @@ def _paired(shape: Architecture, decoders: int, counted: int) -> Architecture:
     return replace(shape, layers=shape.layers + decoders, counted=float(counted), kept=kept, trained=False)
 
 
-#: Families of an encoder and a decoder.
-_PAIRS = {"whisper": _whisper, "t5": _t5, "mt5": _t5, "bart": _bart}
+#: Families that say in their model_type what they have.
+_FAMILIES = {
+    "whisper": _whisper,
+    "t5": _t5,
+    "mt5": _t5,
+    "bart": _bart,
+    "stablelm": _stablelm,
+    "qwen": _qwen,
+    "minicpm3": _minicpm,
+    "gemma3n_text": _alternating,
+    "glm5_next_text": _indexed,
+}

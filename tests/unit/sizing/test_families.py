@@ -66,6 +66,17 @@ def needed(text: str) -> memory.Memory:
         # A token is read or written: in either case each of the 24 layers that write has its keys and values.
         ("flan-t5-xxl", 1000, 24 * 2 * 64 * 64 * 1000),
         ("bart-large", 1000, 12 * 2 * 1024 * 1000),
+        # Two of three of 26 layers keep one number and four tokens of 2560; eight attend to 2048 tokens, with one head of 256.
+        ("recurrentgemma-2b", 10_000, 8 * 2 * 256 * 2048 + 18 * 2 * 2560 * (1 + 4)),
+        # Nine places of two shared blocks, twice as wide as the model; a state in each of 54 layers.
+        ("zamba2-2.7b", 1000, 9 * 2 * 5120 * 1000 + 54 * 2 * (5120 * 64 + 4 * (5120 + 2 * 64))),
+        # A head of 64 by 64, and the token before it for two parts of the layer.
+        ("rwkv7-2.9b", 1000, 32 * 2 * 40 * (64 * 64 + 2 * 64)),
+        # 20 of 35 layers keep keys of their own: four of them of all tokens, the others of 512.
+        ("gemma-3n-e4b", 1000, 2 * 2 * 256 * (4 * 1000 + 16 * 512)),
+        # Eleven latent layers with an index, 34 with a state of 64 heads.
+        ("glm-5.3-flash", 1000, 11 * (512 + 128) * 1000 + 34 * 64 * 2 * (128 * 128 + 3 * 128 * 4)),
+        ("minicpm3-4b", 1000, 62 * 40 * 2 * 96 * 1000),
         ("bert-large", 512, 0),
         ("flux.1-dev", 4096, 0),
     ],
@@ -85,7 +96,7 @@ def test_cards_share_heads_and_each_has_a_latent_vector() -> None:
     # As their makers say, rounded.
     [("qwen3-next-80b-a3b", 3.3e9), ("qwen3.5-35b-a3b", 3e9), ("glm-4.5-air", 12e9), ("glm-4.5", 32e9), ("minimax-m2", 10e9),
      ("deepseek-v4-flash", 13e9), ("kimi-k2.5", 32e9), ("llama-4-scout", 17e9), ("gemma-4-26b-a4b", 4e9),
-     ("jamba-v0.1", 12e9), ("lfm2-8b-a1b", 1.5e9),
+     ("jamba-v0.1", 12e9), ("lfm2-8b-a1b", 1.5e9), ("grok-2", 115e9), ("snowflake-arctic", 17e9),
      ("nemotron-3-nano-30b-a3b", 3.5e9), ("nemotron-3-super-120b-a12b", 12e9)],
 )  # fmt: skip
 def test_a_token_goes_through_as_many_parameters_as_the_makers_say(name: str, active: float) -> None:
@@ -407,6 +418,10 @@ def test_layers_are_counted_where_their_kinds_are_listed() -> None:
         ("jamba-v0.1", {"attn_layer_offset": "x"}, "attn_layer_offset has to be a whole number"),
         ("bamba-9b", {"mamba_n_heads": 10**6}, "mamba_n_heads has to be no more than"),
         ("lfm2-1.2b", {"full_attn_idxs": None}, "kind of each of the 16 layers"),
+        ("zamba2-7b", {"hybrid_layer_ids": None}, "kind of each of the 81 layers"),
+        ("rwkv7-2.9b", {"gate_low_rank_dim": "x"}, "gate_low_rank_dim has to be a whole number"),
+        ("gemma-3n-e2b", {"laurel_rank": 0}, "laurel_rank has to be a whole number"),
+        ("glm-5.3-flash", {"hc_mult": None}, "hc_mult has to be a whole number"),
         ("t5-base", {"num_decoder_layers": 0.5}, "num_decoder_layers has to be a whole number"),
         ("t5-base", {"relative_attention_num_buckets": "x"}, "relative_attention_num_buckets has to be a whole number"),
     ],
@@ -416,10 +431,33 @@ def test_what_layers_with_states_have_to_say_is_asked_for(name: str, change: dic
         config.read({**ROWS[name]["config"], **change}, "x")
 
 
+def test_configurations_as_their_makers_have_them_give_what_the_names_do() -> None:
+    """Gemma 3n within that of a model that sees and hears; Grok 2 under the name of another family; Zamba2 that lists its layers."""
+    e4b = ROWS["gemma-3n-e4b"]["config"]
+    tower = {"architecture": "mobilenetv5_300m_enc", "hidden_size": 2048}
+    whole = {"model_type": "gemma3n", "text_config": {"model_type": "gemma3n_text"}, "vision_config": tower}
+    assert config.read(whole, "x").counted == ROWS["gemma-3n-e4b"]["parameters"]
+    assert config.read({**whole, "text_config": e4b}, "x").kept == models.find("gemma-3n-e4b").kept
+    grok = config.read({**ROWS["grok-2"]["config"], "model_type": "git"}, "grok-2")
+    assert grok == models.find("grok-2")
+    with pytest.raises(BadInput, match="model_type 'git' is none"):
+        config.read({**ROWS["grok-2"]["config"], "model_type": "git", "residual_moe": False}, "x")
+    zamba = dict(ROWS["zamba2-2.7b"]["config"])
+    places = zamba.pop("hybrid_layer_ids")
+    kinds = ["hybrid" if layer in places else "mamba" for layer in range(54)]
+    assert config.read({**zamba, "layers_block_type": kinds}, "zamba2-2.7b") == models.find("zamba2-2.7b")
+    glm = {
+        **ROWS["glm-5.3-flash"]["config"],
+        "head_dim": 0,
+        "layer_types": (["linear_attention"] * 3 + ["indexed_attention"]) * 11,
+    }
+    assert config.read({**glm, "num_hidden_layers": 44}, "x").kept[1].layers == 11
+
+
 # what cannot be ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["rwkv7", "zamba2", "gemma3n", "qwen4_exp", "glm5_next"])
+@pytest.mark.parametrize("kind", ["rwkv", "zamba", "xlstm", "qwen4_exp", "qwen4_exp_text"])
 def test_a_family_that_is_not_counted_is_refused_by_its_name_with_what_is(kind: str) -> None:
     with pytest.raises(BadInput, match=f"model_type '{kind}' is none whose shape is known") as raised:
         config.read({**ROWS["llama-3.1-8b"]["config"], "model_type": kind}, "x")
