@@ -47,7 +47,7 @@ def whole(row: Row) -> Row:
     base = next(each for each in models() if each["name"] == row["of"])
     if "weights" in row:
         base = {key: value for key, value in base.items() if key not in ("bits", "others")}
-    own = {key: value for key, value in row.items() if key not in ("parameters", "rounded")}
+    own = {key: value for key, value in row.items() if key not in ("of", "parameters", "rounded")}
     found = {**base, **own, "name": called(row), "config": {**base["config"], **row.get("config", {})}}
     every = row.get("parameters", row.get("rounded"))
     return {**found, "all": every} if every else found

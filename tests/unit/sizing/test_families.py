@@ -435,14 +435,18 @@ def test_configurations_as_their_makers_have_them_give_what_the_names_do() -> No
     """Gemma 3n within that of a model that sees and hears; Grok 2 under the name of another family; Zamba2 that lists its layers."""
     e4b = ROWS["gemma-3n-e4b"]["config"]
     tower = {"architecture": "mobilenetv5_300m_enc", "hidden_size": 2048}
-    whole = {"model_type": "gemma3n", "text_config": {"model_type": "gemma3n_text"}, "vision_config": tower}
+    whole: dict[str, Any] = {
+        "model_type": "gemma3n",
+        "text_config": {"model_type": "gemma3n_text"},
+        "vision_config": tower,
+    }
     assert config.read(whole, "x").counted == ROWS["gemma-3n-e4b"]["parameters"]
     assert config.read({**whole, "text_config": e4b}, "x").kept == models.find("gemma-3n-e4b").kept
     grok = config.read({**ROWS["grok-2"]["config"], "model_type": "git"}, "grok-2")
     assert grok == models.find("grok-2")
     with pytest.raises(BadInput, match="model_type 'git' is none"):
         config.read({**ROWS["grok-2"]["config"], "model_type": "git", "residual_moe": False}, "x")
-    zamba = dict(ROWS["zamba2-2.7b"]["config"])
+    zamba: dict[str, Any] = dict(ROWS["zamba2-2.7b"]["config"])
     places = zamba.pop("hybrid_layer_ids")
     kinds = ["hybrid" if layer in places else "mamba" for layer in range(54)]
     assert config.read({**zamba, "layers_block_type": kinds}, "zamba2-2.7b") == models.find("zamba2-2.7b")

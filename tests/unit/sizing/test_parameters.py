@@ -67,6 +67,13 @@ def test_an_assumed_shape_has_the_proportions_of_models_that_are_there() -> None
         assert assumed.hidden == pytest.approx(real.hidden, rel=0.2)
 
 
+def test_a_member_has_all_its_parameters_under_its_name_too() -> None:
+    """What was tuned with something to see with has more than the model whose layers it has."""
+    found = {row["hub"]: architecture.parameters(models.find(row["hub"])) for row in MEMBERS if row.get("parameters")}
+    assert len(found) > 50
+    assert found == {row["hub"]: row["parameters"] for row in MEMBERS if row.get("parameters")}
+
+
 # names and files --------------------------------------------------------------------------------------
 
 
