@@ -4,6 +4,7 @@
 
     make mutants                                     # 300 of the resolver, the plan, the components and the judges
     python -m tools.mutants --number 50 --seed 7 plugins/plugin_utils/resolver
+    make mutants ARGS="--number 60 src/gpuwright/sizing"
 
 The changes (mutants) are drawn from all that cosmic-ray can make of the named files. First the unit tests run once, with the lines
 that each test runs; then each mutant is judged by the tests that run its line, in a copy of the tree. A line that is run when the
@@ -40,7 +41,17 @@ WHERE = (
     "plugins/plugin_utils/components",
     "plugins/plugin_utils/health",
 )
-TESTS = ("tests/unit/resolve", "tests/unit/plan", "tests/unit/frameworks", "tests/unit/prove", "tests/unit/roles")
+#: The tests that judge what lies below a directory.
+TESTS = {
+    "plugins": (
+        "tests/unit/resolve",
+        "tests/unit/plan",
+        "tests/unit/frameworks",
+        "tests/unit/prove",
+        "tests/unit/roles",
+    ),
+    "src/gpuwright/sizing": ("tests/unit/sizing", "tests/unit/cli/test_size.py", "tests/unit/cli/test_cost.py"),
+}
 #: A test that holds a time, which tracing lengthens.
 TIMED = "tests/unit/prove/test_smi_hostile.py::test_a_hostile_answer_is_one_clear_check_within_a_second"
 #: Tests that judge a mutant first, spread over the files; all others follow where these notice nothing.
@@ -107,11 +118,17 @@ def _is_python(source: str) -> bool:
     return True
 
 
-def covered(data: Path) -> dict[str, dict[int, list[str]]]:
-    """By file and line the tests that run it, from one run of all of them. Raises CalledProcessError where a test fails."""
+def judges(paths: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """The directories of :data:`TESTS` that have one of these files, each with its tests."""
+    return {below: tests for below, tests in TESTS.items() if any(Path(each).is_relative_to(below) for each in paths)}
+
+
+def covered(data: Path, rooms: Mapping[str, Sequence[str]]) -> dict[str, dict[int, list[str]]]:
+    """By file and line the tests that run it, from one run of those of the rooms. Raises CalledProcessError where a test fails."""
+    sources = "\n    ".join(str(ROOT / below) for below in rooms)
     settings = data.with_suffix(".ini")
     settings.write_text(
-        f"[run]\ndata_file = {data}\ndynamic_context = test_function\nsource = {ROOT / 'plugins'}\n", encoding="utf-8"
+        f"[run]\ndata_file = {data}\ndynamic_context = test_function\nsource =\n    {sources}\n", encoding="utf-8"
     )
     command = [
         sys.executable,
@@ -128,7 +145,14 @@ def covered(data: Path) -> dict[str, dict[int, list[str]]]:
         "no:xdist",
     ]
     subprocess.run(
-        [*command, "-m", "not slow and not sim", "--deselect", TIMED, *TESTS],
+        [
+            *command,
+            "-m",
+            "not slow and not sim",
+            "--deselect",
+            TIMED,
+            *(test for tests in rooms.values() for test in tests),
+        ],
         cwd=ROOT,
         check=True,
         env=_environment(ROOT),
@@ -230,7 +254,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     for path, rows in json.loads(options.lines.read_text()).items()
                 }
             else:
-                lines = covered(Path(kept, "coverage"))
+                lines = covered(Path(kept, "coverage"), judges(files(options.paths)))
             if options.lines:
                 options.lines.write_text(json.dumps(lines), encoding="utf-8")
             results = list(judged(mutants, lines, tree))
