@@ -90,8 +90,8 @@ def _as_it_was(report: dict[str, Any], moment: str, number: signal.Signals) -> N
         assert not report["not_reached"], report
         return
     assert len(named) == 1, report
-    # What looks at a host outlives who started it by a moment, and may still bring its plan home.
-    looked = moment == _LOOK and number is signal.SIGKILL and bool(report["not_reached"])
+    # What looks at a host outlives who started it by a moment, and may still bring its plan home; on a busy machine before Ctrl-C too.
+    looked = moment == _LOOK and bool(report["not_reached"])
     # On a busy machine the run goes on to its first change before the signal arrives.
     went_on = moment == _PLANNED and bool(report["hosts"])
     if looked or (moment in (_PLANNED, _QUESTION) and not went_on):
