@@ -110,6 +110,34 @@ CONFIGS["glm4_moe"] = {
 }
 
 
+_NEWER = {**_SMALL, **_EXPERTS, "head_dim": 32}
+CONFIGS |= {
+    "olmoe": {**_SMALL, "num_experts": 8, "num_experts_per_tok": 2},
+    "dots1": {
+        **_NEWER,
+        **{
+            key: _DEEPSEEK[key]
+            for key in ("n_routed_experts", "n_shared_experts", "first_k_dense_replace", "n_group", "topk_group")
+        },
+    },
+    "hunyuan_v1_moe": {**_SMALL, "head_dim": 32, "num_experts": 8, "moe_topk": 2, "num_shared_expert": 1},
+    "afmoe": {
+        **_NEWER,
+        "num_experts": 8,
+        "num_shared_experts": 1,
+        "num_dense_layers": 2,
+        "global_attn_every_n_layers": 4,
+    },
+    "mimo_v2_flash": {
+        **_NEWER,
+        **{key: _DEEPSEEK[key] for key in ("n_routed_experts", "n_group", "topk_group")},
+        "v_head_dim": 16,
+        "swa_num_key_value_heads": 4,
+        "layer_types": ["full_attention", "sliding_attention"] * 4,
+    },
+}
+
+
 _STATES = {
     key: value
     for key, value in _SMALL.items()
@@ -139,6 +167,16 @@ CONFIGS |= {
         "mamba_d_head": 32,
         "mamba_d_state": 32,
         "mamba_n_groups": 1,
+    },
+    "granitemoehybrid": {
+        **_SMALL,
+        "num_local_experts": 4,
+        "num_experts_per_tok": 2,
+        "shared_intermediate_size": 128,
+        "mamba_n_heads": 16,
+        "mamba_d_state": 32,
+        "layer_types": ["mamba", "mamba", "mamba", "attention"] * 2,
+        "tie_word_embeddings": True,
     },
     "lfm2": {**_SMALL, **_CONVOLUTIONS},
     "recurrent_gemma": {**_SMALL, "lru_width": 512, "num_key_value_heads": 1},

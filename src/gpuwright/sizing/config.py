@@ -163,7 +163,7 @@ class _Reader:
             kv_heads=self._kv_heads(heads),
             head_dim=head,
             intermediate=self._number(*_DENSE, default=intermediate),
-            vocabulary=self._number(*_VOCABULARY, default=0 if "image_size" in self._config else None),
+            vocabulary=self._number(*_VOCABULARY, default=0 if self._sees() else None),
             context=context,
             gated=family["gated"],
             activation=self._activation(),
@@ -194,8 +194,14 @@ class _Reader:
         )
         return unusual.read(found, self._config, self._name)
 
+    def _sees(self) -> bool:
+        """Whether there need be no vocabulary: what looks at images, or makes images or videos."""
+        return "image_size" in self._config or self._family["kind"] == "diffusion"
+
     def _number(self, *keys: str, default: int | None = None) -> int:
         value = next((self._config[key] for key in keys if self._config.get(key) is not None), default)
+        if isinstance(value, list) and value and value.count(value[0]) == len(value):
+            value = value[0]  # the same for each layer (Hunyuan)
         if value is None:
             raise BadInput(f"{self._name} does not say {keys[0]}")
         if isinstance(value, bool) or not isinstance(value, int) or not (value > 0 or value == default):
@@ -298,7 +304,7 @@ class _Reader:
         count = self._number(*_EXPERTS, default=0)
         if count < _MIXED:
             return None
-        width = self._number("moe_intermediate_size", default=intermediate)
+        width = self._number("moe_intermediate_size", "expert_ffn_hidden_size", default=intermediate)
         active = self._number(*_ACTIVE)
         if active > count:
             raise self._wrong(_ACTIVE[0], active, f"no more than the {count} experts")
@@ -326,7 +332,7 @@ class _Reader:
         only = self._config.get("mlp_only_layers")
         listed = len(only) if isinstance(only, list) else 0
         step = self._number("interleave_moe_layer_step", "decoder_sparse_step", default=1)
-        first = self._number("first_k_dense_replace", "moe_layer_start_index", default=0)
+        first = self._number("first_k_dense_replace", "moe_layer_start_index", "num_dense_layers", default=0)
         return min(max(layers - layers // step, listed, first), layers)
 
     def _latent(self, layers: int) -> Latent | None:

@@ -163,6 +163,8 @@ def inference(shape: Architecture, job: Inference, layout: Layout) -> Memory:
 
 def _decoded(shape: Architecture, job: Inference) -> Part:
     """Images as the VAE makes them of what the model made: more than the model itself passes on (0.5 GiB of FLUX.1, 0.3 of SDXL)."""
+    if not shape.image:
+        return _exact("activations", 0, "what making and decoding a video takes is not counted")
     one, tile = (_PIXEL * 2 * side**2 for side in (shape.image, min(shape.image, _TILE)))
     images = console.counted(job.batch, "images")
     size = f"{shape.image} × {shape.image}"

@@ -93,7 +93,7 @@ def of_row(row: Row) -> Architecture:
     """The shape of a model of the tables. What a member has beyond the layers that it is of, no text goes through."""
     row = tables.whole(row)
     shape, beside = config.read(row["config"], row["name"]), row.get("beside", 0)
-    counted = row["parameters"] if row.get("counted") else shape.counted and shape.counted + beside
+    counted = row["parameters"] or row["rounded"] if row.get("counted") else shape.counted and shape.counted + beside
     found = replace(shape, beside=beside, counted=counted)
     if "all" in row:
         beside += row["all"] - int(architecture.parameters(found))

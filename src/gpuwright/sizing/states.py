@@ -1,7 +1,7 @@
 """Families whose layers keep a state of constant size in place of keys and values, in some or in all layers.
 
-Matrices as transformers 5.24.0 has them: `modeling_*.py` of mamba, mamba2, jamba, nemotron_h, bamba, falcon_h1, lfm2, lfm2_moe,
-recurrent_gemma and zamba2; those of RWKV-7 as flash-linear-attention has them.
+Matrices as transformers 5.24.0 has them: `modeling_*.py` of mamba, mamba2, jamba, nemotron_h, bamba, granitemoehybrid, falcon_h1, lfm2,
+lfm2_moe, recurrent_gemma and zamba2; those of RWKV-7 as flash-linear-attention has them.
 """
 
 from __future__ import annotations
@@ -62,6 +62,7 @@ def read(shape: Architecture, config: Config, name: str) -> Architecture | None:
         "jamba": _jamba,
         "nemotron_h": _nemotron,
         "bamba": _bamba,
+        "granitemoehybrid": _granite,
         "falcon_h1": _falcon,
         "lfm2": _lfm,
         "lfm2_moe": _lfm,
@@ -161,6 +162,14 @@ def _bamba(shape: Architecture, said: _Said) -> Architecture:
     count = len(attending) if isinstance(attending, list) else 0
     mixer = _of_heads(shape, said, norm=True)
     return _made(shape, mixer, Counter(attention=count, mamba=shape.layers - count), mlps=True)
+
+
+def _granite(shape: Architecture, said: _Said) -> Architecture:
+    """Granite 4: Mamba-2 or attention, and beside the experts an MLP for all tokens; without experts that one alone."""
+    if not shape.experts:
+        shape = replace(shape, intermediate=said.whole("shared_intermediate_size", 1024))
+    kinds = said.kinds(shape.layers, "layer_types", "layers_block_type", "hybrid_override_pattern")
+    return _made(shape, _of_heads(shape, said, norm=True), kinds, mlps=True)
 
 
 def _falcon(shape: Architecture, said: _Said) -> Architecture:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 
 from gpuwright.errors import BadInput
@@ -10,6 +11,7 @@ from gpuwright.sizing import architecture, states
 from gpuwright.sizing.architecture import Architecture, Experts, Full, Kept
 
 Config = dict[str, object]
+_Reader = Callable[[Architecture, Config, str], Architecture]
 
 
 def read(shape: Architecture, config: Config, name: str) -> Architecture:
@@ -21,18 +23,15 @@ def read(shape: Architecture, config: Config, name: str) -> Architecture:
     if shape.kind == "encoder":
         return _encoder(shape, config)
     if shape.kind == "diffusion":
-        return replace(shape, image=_whole(config, "image_size", name))
-    if config.get("model_type") in _FAMILIES:
-        return _FAMILIES[str(config["model_type"])](shape, config, name)
+        return replace(shape, image=_whole(config, "image_size", name) if "image_size" in config else 0)
+    own = _FAMILIES.get(str(config.get("model_type"))) or next((_SAID[key] for key in _SAID if config.get(key)), None)
+    if own:
+        return own(shape, config, name)
     kept = states.read(shape, config, name)
     if kept:
         return kept
     if shape.experts and (config.get("residual_moe") or config.get("parallel_attn_mlp_res")):
         return _beside(shape, shape.experts, config)
-    if config.get("block_configs"):
-        return _searched(shape, config, name)
-    if config.get("compress_ratios") or config.get("model_type") == "deepseek_v4":
-        return _compressed(shape, config, name)
     if config.get("hidden_size_per_layer_input") and shape.full:
         return _embedded_by_layer(shape, config)
     return shape
@@ -64,6 +63,35 @@ def _qwen(shape: Architecture, _config: Config, _name: str) -> Architecture:
 def _minicpm(shape: Architecture, _config: Config, _name: str) -> Architecture:
     """MiniCPM3: latent keys that are kept whole, in vLLM too (model_executor/models/minicpm3.py)."""
     return replace(shape, kept=(Kept(shape.layers, shape.heads, 2 * shape.query_width / shape.heads),))
+
+
+def _summed(shape: Architecture, _config: Config, _name: str) -> Architecture:
+    """What is known of it is in its table: all parameters, and what its layers keep of a sequence."""
+    return replace(shape, trained=False)
+
+
+def _twice(shape: Architecture, _config: Config, _name: str) -> Architecture:
+    """LongCat-Flash: a layer has attention and an MLP twice, and experts once beside them."""
+    experts = shape.experts and replace(shape.experts, dense_layers=shape.layers)
+    return replace(shape, layers=2 * shape.layers, intermediate=2 * shape.intermediate, experts=experts)
+
+
+def _narrow_values(shape: Architecture, config: Config, name: str) -> Architecture:
+    """MiMo-V2-Flash: values are narrower than keys, and layers with a window have heads of keys of their own number."""
+    pattern, value = config.get("hybrid_layer_pattern"), _whole(config, "v_head_dim", name)
+    windowed = pattern.count(1) if isinstance(pattern, list) else shape.windowed_layers
+    layers = {_whole(config, "swa_num_key_value_heads", name): windowed, shape.kv_heads: shape.layers - windowed}
+    matrices = sum(
+        count * shape.hidden * (shape.query_width + shape.heads * value + heads * (shape.head_dim + value))
+        for heads, count in layers.items()
+    )
+    sinks = windowed * shape.heads
+    counted = architecture.parameters(shape) - shape.layers * architecture.attention(shape) + matrices + sinks
+    kept = tuple(
+        Kept(count, heads, shape.head_dim + value, window=0 if heads == shape.kv_heads else shape.window)
+        for heads, count in layers.items()
+    )
+    return replace(shape, counted=float(counted), windowed_layers=windowed, kept=kept)
 
 
 def _searched(shape: Architecture, config: Config, name: str) -> Architecture:
@@ -258,7 +286,7 @@ def _paired(shape: Architecture, decoders: int, counted: int) -> Architecture:
 
 
 #: Families that say in their model_type what they have.
-_FAMILIES = {
+_FAMILIES: dict[str, _Reader] = {
     "whisper": _whisper,
     "t5": _t5,
     "mt5": _t5,
@@ -268,4 +296,10 @@ _FAMILIES = {
     "minicpm3": _minicpm,
     "gemma3n_text": _alternating,
     "glm5_next_text": _indexed,
+    "decoder": _summed,
+    "longcat_flash": _twice,
+    "mimo_v2_flash": _narrow_values,
+    "deepseek_v4": _compressed,
 }
+#: What a configuration says where its layers differ from each other.
+_SAID: dict[str, _Reader] = {"block_configs": _searched, "compress_ratios": _compressed}

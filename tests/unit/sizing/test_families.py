@@ -63,6 +63,24 @@ def needed(text: str) -> memory.Memory:
         ("falcon-h1-7b", 1000, 44 * 2 * 2 * 128 * 1000 + 44 * 2 * (3072 * 256 + 4 * (3072 + 512))),
         # Six of 16 attend; ten keep three tokens.
         ("lfm2-1.2b", 1000, 6 * 2 * 8 * 64 * 1000 + 10 * 2 * 3 * 2048),
+        # Seven of 27 layers have a latent vector of 576; 20 have 32 states of 128 by 128, and four tokens before three convolutions.
+        ("kimi-linear-48b-a3b", 1000, 7 * 576 * 1000 + 20 * 2 * (32 * 128 * 128 + 4 * 3 * 32 * 128)),
+        # Each layer attends twice.
+        ("longcat-flash", 1000, 2 * 28 * 576 * 1000),
+        # Nine layers look at all, with four heads of keys (192) and values (128), 39 at 128 tokens, with eight.
+        ("mimo-v2-flash", 1000, 9 * 4 * (192 + 128) * 1000 + 39 * 8 * (192 + 128) * 128),
+        # Four of 40 layers attend; 36 have 128 states of 64 by 128, and a convolution over four tokens of 8448.
+        ("granite-4.0-h-small", 1000, 4 * 2 * 8 * 128 * 1000 + 36 * 2 * (128 * 64 * 128 + 4 * 8448)),
+        # Ten of 80 attend; 70 have 64 states of 128 by 128, without a convolution: one token of queries, keys and values is counted.
+        ("minimax-text-01", 1000, 10 * 2 * 8 * 128 * 1000 + 70 * 2 * (64 * 128 * 128 + 3 * 64 * 128)),
+        # 64 of 162 blocks attend, with eight heads.
+        ("llama-3.1-nemotron-ultra-253b", 1000, 64 * 2 * 8 * 128 * 1000),
+        # Eight of 32 layers look at all, with four heads.
+        ("trinity-mini", 10_000, 2 * 4 * 128 * (24 * 2048 + 8 * 10_000)),
+        # One head of keys for all 64 of queries.
+        ("step3", 1000, 61 * 2 * 256 * 1000),
+        # What sees and hears beside the layers of another model keeps as much as that one.
+        ("internvl3-78b", 1000, 80 * 2 * 8 * 128 * 1000),
         # A token is read or written: in either case each of the 24 layers that write has its keys and values.
         ("flan-t5-xxl", 1000, 24 * 2 * 64 * 64 * 1000),
         ("bart-large", 1000, 12 * 2 * 1024 * 1000),
@@ -97,7 +115,10 @@ def test_cards_share_heads_and_each_has_a_latent_vector() -> None:
     [("qwen3-next-80b-a3b", 3.3e9), ("qwen3.5-35b-a3b", 3e9), ("glm-4.5-air", 12e9), ("glm-4.5", 32e9), ("minimax-m2", 10e9),
      ("deepseek-v4-flash", 13e9), ("kimi-k2.5", 32e9), ("llama-4-scout", 17e9), ("gemma-4-26b-a4b", 4e9),
      ("jamba-v0.1", 12e9), ("lfm2-8b-a1b", 1.5e9), ("grok-2", 115e9), ("snowflake-arctic", 17e9),
-     ("nemotron-3-nano-30b-a3b", 3.5e9), ("nemotron-3-super-120b-a12b", 12e9)],
+     ("nemotron-3-nano-30b-a3b", 3.5e9), ("nemotron-3-super-120b-a12b", 12e9),
+     ("olmoe-1b-7b", 1.3e9), ("kimi-linear-48b-a3b", 3e9), ("minimax-text-01", 45.9e9), ("ernie-4.5-300b-a47b", 47e9),
+     ("hunyuan-a13b", 13e9), ("ling-1t", 50e9), ("dots.llm1", 14e9), ("mimo-v2-flash", 15e9), ("trinity-mini", 3e9),
+     ("granite-4.0-h-small", 9e9), ("step3", 38e9), ("mistral-large-3-675b", 41e9)],
 )  # fmt: skip
 def test_a_token_goes_through_as_many_parameters_as_the_makers_say(name: str, active: float) -> None:
     assert architecture.active(models.find(name)) == pytest.approx(active, rel=0.12)

@@ -12,8 +12,10 @@ from gpuwright.sizing import architecture, config, models, tables
 
 ROWS = tables.models()
 MEMBERS = tables.members()
-#: Of these the layers have more than is counted; diffusion models have no layers here at all.
-COUNTED = [row for row in ROWS if row.get("counted") and row["config"]["model_type"] != "diffusion"]
+#: Of these the layers have more than is counted.
+COUNTED = [
+    row for row in ROWS if row.get("counted") and row["config"]["model_type"] not in ("decoder", "encoder", "diffusion")
+]
 
 
 def counted(row: dict[str, Any]) -> float:
