@@ -20,6 +20,10 @@ from typing import Any
 import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "src"))
+
+from gpuwright.sizing import names  # noqa: E402 - from this checkout, whatever is installed
+
 COMPAT = ROOT / "compat"
 TARGET = ROOT / "plugins" / "plugin_utils" / "rules" / "rules.json"
 # What `size` and `cost` answer from. A file of its own: no host of a run needs it.
@@ -70,7 +74,8 @@ def build_sizing(compat: Path = COMPAT) -> dict[str, Any]:
         tables[name] = _uncited(tables[name])
     gpus = _read(compat / "gpus.yaml")
     rows = [{key: row.get(key) for key in CARD} for row in gpus["rows"]]
-    return _packed({**tables, "gpus": {"updated": gpus["updated"], "rows": rows}})
+    every = [*tables["models"]["rows"], *tables["members"]["rows"]]
+    return {**_packed({**tables, "gpus": {"updated": gpus["updated"], "rows": rows}}), "names": names.index(every)}
 
 
 def _uncited(table: dict[str, Any]) -> dict[str, Any]:

@@ -6,11 +6,14 @@ import difflib
 import math
 import re
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from gpuwright.sizing import formats, tables
 from gpuwright.sizing.formats import Format
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 Key = tuple[str, ...]
 
@@ -93,8 +96,9 @@ def read(text: str) -> Read | None:
 
 
 def _row(name: str) -> tables.Row | None:
-    rows = _rows()
-    return rows.get(_whole(name)) or rows.get(_key(name)) or rows.get(_key(_VERSION.sub("-", name)))
+    index = tables.names()
+    keys = (_text(key) for key in (_whole(name), _key(name), _key(_VERSION.sub("-", name))))
+    return next((_all()[index[key]] for key in keys if key in index), None)
 
 
 def _without_owner(text: str) -> str:
@@ -108,13 +112,14 @@ def _within(name: str) -> tables.Row | None:
     A family that says which one of its kind it is has one shape of a size: words may stand before the size then (Llama-3.1-Tulu-3-70B).
     """
     pieces, found = _key(name), None
-    for key, row in _rows().items():
+    for text, at in tables.names().items():
+        key = tuple(text.split())
         if not _sized(key) or (found and len(found[0]) >= len(key)):
             continue
         rest = _without(pieces, key) or _around(pieces, key)
         if rest and not _sized(rest) and not any(_OTHER_SHAPE.search(each) for each in rest):
-            found = key, row
-    return found[1] if found else None
+            found = key, at
+    return _all()[found[1]] if found else None
 
 
 def _without(pieces: Key, key: Key) -> Key:
@@ -221,16 +226,20 @@ def _all() -> list[tables.Row]:
     return [*tables.models(), *tables.members()]
 
 
-@lru_cache(maxsize=1)
-def _rows() -> dict[Key, tables.Row]:
-    called = [
-        (_normal(str(each)), row)
-        for row in _all()
+def index(rows: Iterable[tables.Row]) -> dict[str, int]:
+    """The place of each model among all of them, by the text of its keys; the first of two goes before."""
+    said = [
+        (_normal(str(each)), at)
+        for at, row in enumerate(rows)
         for each in (tables.called(row), row.get("hub"), *row.get("aliases", ()))
         if each
     ]
-    short = {_key(name): row for name, row in reversed(called)}
-    return short | {_whole(name): row for name, row in reversed(called)}
+    short = {_text(_key(name)): at for name, at in reversed(said)}
+    return short | {_text(_whole(name)): at for name, at in reversed(said)}
+
+
+def _text(key: Key) -> str:
+    return " ".join(key)
 
 
 def _of_ollama(text: str) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import Row
 
-__all__ = ["Row", "called", "cite", "families", "load", "members", "models", "rule", "scenario", "whole"]
+__all__ = ["Row", "called", "cite", "families", "load", "members", "models", "names", "rule", "scenario", "whole"]
 
 _FILE = Path(__file__).with_name("sizing.json")
 
@@ -38,6 +38,12 @@ def members() -> list[Row]:
     """Models that have the layers of one of `models`, as `whole` tells them."""
     rows: list[Row] = load()["members"]["rows"]
     return rows
+
+
+def names() -> dict[str, int]:
+    """The place of each model among `models` and then `members`, by what it is called, as `names.index` makes it."""
+    found: dict[str, int] = load()["names"]
+    return found
 
 
 def whole(row: Row) -> Row:
