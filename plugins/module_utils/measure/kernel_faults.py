@@ -45,9 +45,17 @@ _BOUND = r"NVRM: GPU " + _PLACE + r" is already bound to "
 _NVIDIA_MODULE = r"(nvidia[\w-]{0,24}): "
 # A function of the driver's that starts a card; newer branches number the card.
 _OF_CARD = r"NVRM:? (?:GPU[0-9]{1,3} )?\w{1,60}: "
+# How the driver names a card that it speaks of (NV_DEV_PRINTF).
+_NAMED_CARD = r"NVRM: GPU " + _PLACE + ": "
 # An adapter of NVIDIA's (Mellanox), and a device as the processor's IOMMU names it, which may leave the domain out.
 _ADAPTER = r"mlx5_core " + _PLACE + ": "
 _SHORT_PLACE = r"((?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])"
+# Why the firmware of the driver (GSP) did not start on a card (src/nvidia/src/kernel/gpu/gsp and fsp).
+_NOT_BOOTED = (
+    r"(?:Cannot initialize GSP firmware RM|GSP-FMC reported an error|FSP boot cmds failed|failed to execute (?:Booter|FWSEC)"
+    r"|FSP secure boot (?:partition timed out|GSP prechecks failed)|Booter failed with |Failed to boot GSP"
+    r"|Max GSP-RM boot attempts exceeded)"
+)
 
 #: The names, each with the beginning of its line; the group is what it speaks of. A name is a row of compat/kernel_faults.yaml.
 _PATTERNS: Tuple[Tuple[str, str], ...] = (
@@ -55,6 +63,8 @@ _PATTERNS: Tuple[Tuple[str, str], ...] = (
     ("aer_nonfatal", _BUS_ERROR + _NONFATAL),
     ("aer_fatal", _BUS_ERROR + _FATAL),
     ("aer_not_recovered", _DEVICE + r"AER: device recovery failed"),
+    ("port_contained", _DEVICE + r"DPC: containment event"),
+    ("system_error", r"NMI: PCI system error \(SERR\)"),
     ("mce_uncorrected", r"mce: \[Hardware Error\]: CPU [0-9]{1,5}: Machine Check Exception"),
     ("mce_uncorrected", r"mce: Uncorrected hardware memory error in "),
     ("mce_uncorrected", _HARDWARE_ERROR + r"(?:System Fatal error\.|Uncorrected, software (?:restartable|containable) error\.)"),
@@ -79,19 +89,39 @@ _PATTERNS: Tuple[Tuple[str, str], ...] = (
     ("other_driver", _BOUND),
     ("nouveau", r"nouveau " + _PLACE + r": NVIDIA "),
     ("needs_open_modules", r"NVRM: .{0,120}requires use of the NVIDIA open"),
+    ("virtual_with_open", r"NVRM: .{0,120}vGPU .{0,80}is not supported by open"),
     ("needs_proprietary_modules", r"NVRM: .{0,120}is not supported by open"),
     ("only_data_centre", r"NVRM: Open nvidia\.ko is only ready for use on Data Center GPUs"),
     ("card_not_supported", r"NVRM: .{0,120}is not supported by the NVIDIA"),
     ("needs_older_branch", r"NVRM: .{0,120}supported through the NVIDIA .{1,12} Legacy"),
     ("firmware_missing", r"nvidia " + _PLACE + r": Direct firmware load for nvidia/\S{1,80} failed with error"),
     ("firmware_missing", r"NVRM: RmFetchGspRmImages: No firmware image found"),
+    ("other_firmware", _OF_CARD + r"GSP firmware .{0,40}version mismatch: "),
     ("host_memory", r"NVRM: .{0,200}Out of memory \[NV_ERR_NO_MEMORY\] .{0,40}returned from kgsp"),
     ("card_firmware", _OF_CARD + r"(?:failed to wait for GFW|GSP failed to halt with GFW_BOOT)"),
     ("firmware_stuck", _OF_CARD + r"unexpected WPR2 already up"),
-    ("power_state", r"nvidia " + _PLACE + r": Unable to change power state from D3(?:cold|hot) to D0, device inaccessible"),
+    ("vbios", r"NVRM: [Ff]ailed to copy vbios to system memory"),
+    ("vbios", _NAMED_CARD + r"Failed to copy vbios to system memory"),
+    ("vbios", _OF_CARD + r"(?:did not find valid ROM signature|failed to (?:extract|find|parse|locate) .{0,60}(?:VBIOS|expansion ROM))"),
+    ("firmware_not_started", _OF_CARD + _NOT_BOOTED),
+    ("power_cables", _NAMED_CARD + r"GPU does not have the necessary power cables connected"),
+    ("registers_taken", r"NVRM: request_mem_region failed for "),
+    ("no_interrupt", r"NVRM: Can't find an IRQ for your NVIDIA card"),
+    ("no_interrupt", _NAMED_CARD + r"(?:No interrupts of any type are available|request_irq\(\) failed)"),
+    ("resized", r"NVRM: (?:FATAL: Failed to re-allocate BAR1|Fatal Error while attempting to resize PCIe BARs)"),
+    ("in_use", r"NVRM: Attempting to remove device " + _PLACE + r" with non-zero usage count"),
+    ("sleep_not_prepared", _NAMED_CARD + r"PreserveVideoMemoryAllocations module parameter is set\. System Power Management attempted"),
+    ("bounce_buffers", r"nvidia " + _PLACE + r": swiotlb buffer is full"),
+    ("power_state", r"nvidia " + _PLACE + r": (?:Unable to|can't) change power state from (?:D3cold|D3hot|unknown) to D0\b"),
+    ("power_state", r"nvidia " + _PLACE + r": Refused to change power state, currently in D3"),
+    ("not_ready", r"(?:nvidia|vfio-pci|pci) " + _PLACE + r": not ready [0-9]{1,9}ms after .{1,20}; giving up"),
     ("memory_not_assigned", r"NVRM: This PCI I/O region assigned to your NVIDIA device"),
     ("peermem_mismatch", r"(nvidia[-_]peermem): (?:Unknown symbol |disagrees about version of symbol )ib_"),
-    ("module_mismatch", _NVIDIA_MODULE + r"(?:Unknown symbol |disagrees about version of symbol )"),
+    ("module_mismatch", _NVIDIA_MODULE + r"(?:Unknown symbol |disagrees about version of symbol |exports duplicate symbol )"),
+    ("module_mismatch", r"(?:module: )?module (nvidia[\w-]{0,24}): \.gnu\.linkonce\.this_module section size must match "),
+    ("two_modules", r"nvidia-modeset: Version mismatch: "),
+    ("two_modules", r"\[drm.{0,80}\] \*ERROR\* \[nvidia-drm\] .{0,40}Version mismatch: "),
+    ("module_blocked", r"(?:module: )?Module (nvidia[\w-]{0,24}) is blacklisted"),
     ("other_kernel", r"nvidia[\w-]{0,24}: version magic '(\S{1,80}) "),
     ("key_not_trusted", r"Loading of module with unavailable key is rejected"),
     ("module_refused", r"Loading of unsigned module is rejected"),
@@ -107,10 +137,13 @@ _PATTERNS: Tuple[Tuple[str, str], ...] = (
     ("adapter_power", _ADAPTER + r"mlx5_pcie_event:.{0,60}Detected insufficient power on the PCIe slot"),
     ("adapter_heat", _ADAPTER + r"Port module event\[error\]: .{0,80}High Temperature"),
     ("adapter_cable", _ADAPTER + r"Port module event\[error\]: "),
+    ("adapter_silent", _ADAPTER + r"\w{1,40}:.{0,40}timeout\. Will cause a leak of a command resource"),
     ("adapter_fatal", _ADAPTER + r"(?:\w{1,40}:.{0,40})?(?:Fatal error [0-9]|device's health compromised)"),
     ("read_only", r"\S{1,16} \(" + _DISK + r"\): Remounting filesystem read-only"),
     ("read_only", r"XFS \(" + _DISK + r"\): Filesystem has been shut down"),
     ("read_only", r"BTRFS \w{1,12} \(device " + _DISK + r"[^)]{0,40}\): forced readonly"),
+    ("file_system", r"EXT4-fs error \(device " + _DISK + r"\): "),
+    ("file_system", r"XFS \(" + _DISK + r"\): (?:Metadata (?:corruption|CRC error) detected|Corruption (?:detected|of in-memory data))"),
     ("io_error", r"Buffer I/O error on dev(?:ice)? " + _DISK + r", logical block"),
     ("io_error", r"(?:\S{1,40}: )?(?:I/O|critical \w{1,12}) error, dev " + _DISK + r", sector "),
     ("io_error", r"\S{1,16} \(" + _DISK + r"\): I/O error while writing superblock"),
@@ -147,6 +180,8 @@ _OF_MODULE = frozenset(
         *("memory_not_assigned", "module_mismatch", "module_refused", "uvm_fatal", "firmware_missing", "host_memory"),
         *("passed_through", "nova", "needs_older_branch", "peermem_mismatch", "key_not_trusted"),
         *("needs_proprietary_modules", "only_data_centre", "card_firmware", "firmware_stuck", "other_kernel"),
+        *("virtual_with_open", "other_firmware", "vbios", "firmware_not_started", "power_cables", "registers_taken"),
+        *("no_interrupt", "resized", "two_modules", "module_blocked"),
     )
 )
 _ANSWERED = re.compile(r"nfs: server (\S{1,255}) OK")
@@ -155,22 +190,38 @@ _OOM_BEGINS = ("oom-kill:", "Task in ")
 _OF_CGROUP = re.compile(
     r"(?:oom-kill:constraint=.{0,300}?,oom_memcg=|Task in \S{1,200} killed as a result of limit of )([^,\s]{1,200})(?:,|\s|$)"
 )
-_CARD = re.compile(r"NVRM: The NVIDIA (?:GPU )?" + _PLACE)
+_CARD = re.compile(r"NVRM: The NVIDIA (?:v?GPU )?" + _PLACE)
 #: The driver breaks a sentence into lines: so many more belong to it.
 _GOES_ON = {
     "api_mismatch": 2,
     "other_driver": 2,
     "memory_not_assigned": 1,
+    "no_interrupt": 3,
+    "registers_taken": 2,
     "needs_proprietary_modules": 2,
+    "virtual_with_open": 2,
     "card_not_supported": 2,
     "needs_older_branch": 2,
 }
 # What the driver names as the holder of a card, before it says of how many it was not called.
 _HOLDERS = frozenset(("passed_through", "nova", "nouveau", "other_driver"))
 #: Why a card could not be started: the line that says which one comes after.
-_OF_START = frozenset(("firmware_missing", "host_memory", "card_firmware", "firmware_stuck", "only_data_centre"))
-_NOT_STARTED = re.compile(r"NVRM: GPU[ -](?:at )?" + _PLACE + r":? RmInitAdapter failed\b")
+_OF_START = frozenset(
+    (
+        *("firmware_missing", "host_memory", "card_firmware", "firmware_stuck", "only_data_centre", "other_firmware"),
+        *("vbios", "firmware_not_started", "registers_taken", "no_interrupt", "resized"),
+    )
+)
+_NOT_STARTED = re.compile(
+    r"NVRM: GPU[ -](?:at )?(?P<card>"
+    + _PLACE[1:-1]
+    + r"):? RmInitAdapter failed\b|nvidia(?:: probe of)? (?P<probed>"
+    + _PLACE[1:-1]
+    + r"):? .{0,30}failed with error"
+)
 _NVRM = "NVRM: "
+# What a sentence says of the card that it begins with.
+_OF_SENTENCE = frozenset(("needs_open_modules", "needs_proprietary_modules", "card_not_supported", "virtual_with_open"))
 _ENDS = (".", "!")
 _BAR = re.compile(r"\(PCI:" + _PLACE + r"\)")
 # What the kernel says before the call trace of a fault of its own (arch/x86/mm/fault.c, traps.c, arch/arm64/mm/fault.c); a warning has a
@@ -257,12 +308,12 @@ class _Reader:
             return
         self._remember(words)
         said = self._together(words)
-        alone = _told(words)
-        told = alone or (_told(said) if said != words else None)
+        whole = _told(said) if said != words else None
+        told = whole or _told(words)
         if told is None or self._is_none(told):
             return
         self._said = ""
-        name, subject, message = self._named(told, words if alone else said)
+        name, subject, message = self._named(told, said if whole else words)
         if told.repeats and any(key[0] == name and subject in ("", key[1]) for key in self.found):
             return
         fault = self._add(name, subject, message)
@@ -334,7 +385,7 @@ class _Reader:
             not_started = _NOT_STARTED.match(words)
             if not_started:
                 for fault in self._unnamed:
-                    self._belongs(fault, smi.normalise_bus_id(not_started[1]))
+                    self._belongs(fault, smi.normalise_bus_id(not_started["card"] or not_started["probed"]))
                 self._unnamed = []
             card = _CARD.match(words)
             self._card = smi.normalise_bus_id(card[1]) if card else self._card
@@ -345,7 +396,7 @@ class _Reader:
             self._nouveau = (told.subject, words)
         if told.name == "other_driver" and not told.subject and self._nouveau:
             return ("nouveau", *self._nouveau)
-        if told.name in ("needs_open_modules", "needs_proprietary_modules", "card_not_supported"):
+        if told.name in _OF_SENTENCE:
             return told.name, self._card, words
         if told.name == "oom_cgroup" and self._cgroup:
             return told.name, told.subject, f"{words[:200]} (limit of {self._cgroup})"

@@ -71,6 +71,46 @@ _SENTENCES: Tuple[Tuple[str, Trouble], ...] = (
         ),
     ),
     (
+        r"insufficient external power|power cables? (?:are|is) not|necessary power cables",
+        Trouble(
+            "the external power cables of a card are not attached",
+            "check_hardware",
+            "power the host off and plug in every power connector of the card, each by a cable of its own",
+        ),
+    ),
+    (
+        r"error while loading shared libraries: \S{1,80}: (?:file too short|invalid ELF header|cannot read file data)",
+        Trouble(
+            "a library of the driver is damaged, as after an installation that was cut off or on a full disk",
+            "install",
+            f"make room where it lies, then {checks.again('that library')}, and run ldconfig",
+        ),
+    ),
+    (
+        r"error while loading shared libraries: libnvidia-ml",
+        Trouble(
+            "libnvidia-ml.so.1 is missing or not on the library path",
+            "install",
+            f"{checks.again('libnvidia-ml.so.1')}, and run ldconfig",
+        ),
+    ),
+    (
+        r"version `?GLIBC(?:XX)?_[0-9.]{1,8}'? not found",
+        Trouble(
+            "nvidia-smi was made for a newer system than this one (its C library is older)",
+            "install",
+            "take the driver's packages of this system (gpuwright up); one of another system or a copied file is taken away before",
+        ),
+    ),
+    (
+        r"nvml: function not found|undefined symbol: nvml|symbol lookup error",
+        Trouble(
+            "nvidia-smi and libnvidia-ml are of different versions",
+            "install",
+            f"{checks.again('nvidia-smi')}, take older copies of libnvidia-ml.so.1 away (ldconfig -p names them all), and run ldconfig",
+        ),
+    ),
+    (
         r"driver/library version mismatch",
         Trouble("the loaded kernel module and the user-space libraries have different versions", "reboot", _RELOAD),
     ),
@@ -125,6 +165,14 @@ _SENTENCES: Tuple[Tuple[str, Trouble], ...] = (
             "the configuration memory (infoROM) of a card is corrupted",
             "contact_support",
             "update the card's firmware or hand it to its vendor",
+        ),
+    ),
+    (
+        r"interrupt",
+        Trouble(
+            "the kernel reported an interrupt problem with a card",
+            "reboot",
+            "reboot; take pci=nomsi and NVreg_EnableMSI=0 out where they are said, then look at the settings of the firmware",
         ),
     ),
     (

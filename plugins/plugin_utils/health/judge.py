@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, numeric_version
+from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
 from ansible_collections.gpuwright.node.plugins.module_utils.measure import fabric_judge, node_judge
 from ansible_collections.gpuwright.node.plugins.module_utils.measure.node_judge import Expected
 
@@ -23,13 +23,12 @@ from ..components.view import UP, View, unknown
 from ..resolver import systems
 from ..rules import hosts
 from ..wish import WORDS
-from . import hidden, judge_around, judge_datacentre, judge_disks, judge_hosts, mixed_sources
+from . import hidden, judge_around, judge_builds, judge_datacentre, judge_disks, judge_hosts, mixed_sources
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import (
         Facts,
-        FailedBuild,
         LoadedModule,
         PackageSource,
         PciGpu,
@@ -37,21 +36,6 @@ if TYPE_CHECKING:
 
     from ..model import plan
     from ..model.stack import Stack
-
-#: What gcc and clang say of an option that is newer than they are.
-_UNKNOWN_OPTION = re.compile(r"\b(?:unrecognized command[- ]line option|unknown argument)\b", re.IGNORECASE)
-#: What the shell and make say of a program that is not there, as module_utils/observe/dkms.py keeps it.
-_NO_PROGRAM = re.compile(r"^(?:\S*sh: (?:[^:]{1,20} )?\d{1,6}|make(?:\[\d{1,3}\])?): (?P<name>[\w+.-]{1,40}): ")
-#: Packages of the programs that a module is built with, where they are not called as these, in Debian's family and in Red Hat's.
-_PROGRAMS = {
-    "g++": ("g++", "gcc-c++"),
-    "c++": ("g++", "gcc-c++"),
-    "cc": ("gcc", "gcc"),
-    "ld": ("binutils", "binutils"),
-    "ld.bfd": ("binutils", "binutils"),
-    "pahole": ("pahole", "dwarves"),
-    "xz": ("xz-utils", "xz"),
-}
 
 
 def judge(facts: Facts, stack: Stack | None = None, expected: Expected | plan.Expected | None = None) -> list[Check]:
@@ -74,7 +58,7 @@ def judge(facts: Facts, stack: Stack | None = None, expected: Expected | plan.Ex
     result += judge_packages(view)
     result += judge_sources(view) + mixed_sources.judge_mixed(view)
     result += hidden.judge_hidden(view, wished)
-    result += judge_builds(view)
+    result += judge_builds.judge_builds(view)
     result += judge_disks.judge_disks(view) + judge_around.judge_names(view)
     for component in COMPONENTS.values():
         result += component.judge(view, wished)
@@ -97,6 +81,16 @@ def _away(stack: Stack | None) -> dict[str, str]:
     }
 
 
+_GIVE_BACK = (
+    "where this machine is to use it: take vfio-pci out of /etc/modprobe.d, the initramfs and the kernel's command line (vfio-pci.ids=), "
+    "make the initramfs again, and reboot; where it is meant for virtual machines, nothing"
+)
+#: What helps where no card is seen: on a machine of its own, and on a virtual one.
+_NO_CARD = {
+    False: "power the host off, reseat the card and its power cables, and see that the firmware (BIOS) has its slot on; a laptop: choose "
+    "hybrid or discrete graphics there, or 'prime-select on-demand'; lspci -nn | grep 10de shows whether it is back",
+    True: "the hypervisor or cloud gives this machine no card: choose a type with one, or pass it through, then power it off and on",
+}
 # Packages that have everything but their own last script, which builds those of modules, and what waits for them.
 _HALF = re.compile(r"packages left unfinished: half-configured: ([^;]+)(?:; unpacked: [^;]+)?\Z")
 
@@ -116,8 +110,7 @@ def judge_cards(view: View, stack: Stack, expected: Expected) -> list[Check]:
         return outside + node_judge.of_smi(view, stack.get("driver"), expected, foreign_driver=True)
     count = node_judge.expected_count(expected)
     if not view.gpus and not count:
-        text = hosts.with_others("there is no NVIDIA GPU on the PCI bus, and none is expected", view.facts)
-        return [checks.skipped("gpu.on_bus", text, measured=0)]
+        return [_without_cards(view)]
     tell = partial(hosts.with_others, facts=view.facts)
     remedy = hosts.missing_remedy(view.facts, node_judge.NOT_ON_BUS)
     result = [node_judge.on_bus(view, expected, tell, remedy)]
@@ -128,6 +121,31 @@ def judge_cards(view: View, stack: Stack, expected: Expected) -> list[Check]:
         result += judge_around.judge_cards(view)
         result += fabric_judge.judge_fabric(view) + judge_datacentre.judge_peermem(view, stack)
     return judge_hosts.addressed(view.facts, result) + judge_hosts.beside(view.facts)
+
+
+def lacks_its_card(view: View) -> bool:
+    """Whether somebody brought a driver for a card, and none is there. Where gpuwright did, it knows whether one is to come."""
+    brought = view.get("driver.owner") in ("packages", "runfile") and view.environment in ("bare", "vm")
+    return brought and not view.gpus and not view.why_unknown("pci.gpus") and not view.get("seals.nvidia_driver")
+
+
+def _without_cards(view: View) -> Check:
+    """That no card is there: a fault only where somebody installed a driver for one."""
+    lacking = "there is no NVIDIA GPU on the PCI bus"
+    if not lacks_its_card(view):
+        return checks.skipped(
+            "gpu.on_bus", hosts.with_others(f"{lacking}, and none is expected", view.facts), measured=0
+        )
+    held = hosts.from_facts(view.facts).reserved
+    alone = "a card is held for virtual machines (vfio-pci), and no other one is there for the driver that is installed"
+    return checks.failed(
+        "gpu.on_bus",
+        "warning",
+        measured=0,
+        reason=hosts.with_others(alone if held else f"{lacking}, and a driver for one is installed", view.facts),
+        action="configure" if held else "check_hardware",
+        remedy=_GIVE_BACK if held else _NO_CARD[view.environment == "vm"],
+    )
 
 
 def judge_driver_loaded(view: View, _stack: Stack) -> Check:
@@ -436,82 +454,4 @@ def _without_key(source: PackageSource) -> tuple[str, str]:
     return (
         reason,
         f"fetch the publisher's key into {key}, or remove {source['file']}: until then nothing comes from there",
-    )
-
-
-def judge_builds(view: View) -> list[Check]:
-    """No kernel came for which the driver's module did not build; one check a build that failed, with the end of its log."""
-    result = []
-    for build in view.get("dkms.failed") or ():
-        kernel, kept = build["kernel"], [name for name in view.get("dkms.kernels") or () if name != build["kernel"]]
-        if kernel in (view.get("dkms.kernels") or ()):
-            continue  # it was built afterwards
-        harmless = build["left_out"] and kernel != view.get("kernel.next")
-        result.append(
-            checks.failed(
-                "driver.build",
-                "warning" if harmless else "critical",
-                measured=f"{build['module']} {build['version']}",
-                expected=f"a module for kernel {kernel}",
-                reason=_build_reason(view, build, kept),
-                evidence="\n".join([*build["errors"], *build["end"]]),
-                action="install",
-                remedy=_build_remedy(view, build, kept),
-            )
-        )
-    return result
-
-
-def _build_reason(view: View, build: FailedBuild, kept: Sequence[str]) -> str:
-    """Which build failed, by what, and what the next boot means for it."""
-    kernel = build["kernel"]
-    said = f" ({build['errors'][0].strip()})" if build["errors"] else ""
-    text = f"the module {build['module']} {build['version']} did not build for kernel {kernel}{said}"
-    lacking = _lacking(build)
-    if lacking:
-        text += f": the program {lacking} is not there"
-    if _older_compiler(build):
-        text += f": the compiler is older than {_built_with(view, build) or 'the one'} that the kernel was built with"
-    if kernel == view.get("kernel.next"):
-        return f"{text}. This kernel boots next: after a reboot there is no driver"
-    return f"{text}; {view.get('kernel.next')} boots next" + (
-        ", which has a module" if view.get("kernel.next") in kept else ""
-    )
-
-
-def _lacking(build: FailedBuild) -> str | None:
-    """The program that the build did not find."""
-    return next((found["name"] for found in map(_NO_PROGRAM.match, build["errors"]) if found), None)
-
-
-def _older_compiler(build: FailedBuild) -> bool:
-    """Whether the compiler did not know an option: the kernel hands the module those that its own compiler knows."""
-    return any(_UNKNOWN_OPTION.search(line) for line in build["errors"])
-
-
-def _built_with(view: View, build: FailedBuild) -> str | None:
-    """The compiler of the kernel of a build ("gcc 12.3"), which is seen of the kernel that boots next."""
-    return view.get("kernel.compiler.built_with") if build["kernel"] == view.get("kernel.next") else None
-
-
-def _build_remedy(view: View, build: FailedBuild, kept: Sequence[str]) -> str:
-    if build["transient"]:
-        return f"make room (disk or memory), then {UP.removeprefix('run ')}"
-    lacking = _lacking(build)
-    if lacking:
-        names = _PROGRAMS.get(lacking, (lacking, lacking))
-        package = names[view.get("os.family") == "redhat"]
-        return f"install {package}, then {UP.removeprefix('run ')}, which builds the module again; the whole log is {build['log']}"
-    if _older_compiler(build):
-        family, _space, version = (_built_with(view, build) or "").partition(" ")
-        named = (
-            f"{family}-{numeric_version.major(version)}"
-            if version
-            else f"the compiler that /boot/config-{build['kernel']} names"
-        )
-        return f"install {named}, then {UP.removeprefix('run ')}; the whole log is {build['log']}"
-    stay = f"stay on {kept[-1]}, which {UP.removeprefix('run ')} sees to; or " if kept else "boot an older kernel; or "
-    return (
-        f"{stay}take the proprietary modules where the card allows them (--want driver-modules=proprietary), or a driver that knows "
-        f"kernel {build['kernel']}; the whole log is {build['log']}"
     )

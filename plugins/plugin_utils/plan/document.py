@@ -103,6 +103,13 @@ def skipped(facts: Facts, request: Request) -> Plan:
     return judged({**base(facts, request), "skipped": reason, "checks": [check]}, request)
 
 
+def without_their_card(facts: Facts, wish: Wish, request: Request) -> Plan:
+    """The answer of ``doctor`` where somebody brought a driver, and no card is there for it."""
+    return judged(
+        {**base(facts, request, wish), "checks": judge.judge(facts, None, expectations.expected(wish, facts))}, request
+    )
+
+
 def without_cards(facts: Facts, wish: Wish, request: Request, text: str, remedy: str) -> Plan:
     """All cards are gone: nothing is changed (this is no machine without GPU), and the node fails."""
     checks = judge.judge(facts, None, expectations.expected(wish, facts))

@@ -13,6 +13,8 @@ from .. import resolver
 from ..components import COMPONENTS, Context, Finding, frameworks, nvidia_driver, repair
 from ..components.demand import continues
 from ..components.nvidia_driver import exchange, fabric, kernels, rollback
+from ..components.view import View
+from ..health import judge
 from ..resolver import lock, machine, parts, repositories
 from ..resolver.machine import Machine
 from ..rules import Rules, hosts
@@ -284,6 +286,8 @@ def _ended_by_cards(facts: Facts, wish: Wish, request: Request) -> Plan | None:
         trouble = hosts.windows_trouble(facts)
         if trouble:
             return document.without_cards(facts, wish, request, trouble, hosts.WINDOWS_DRIVER)
+        if request.verb == "doctor" and judge.lacks_its_card(View(facts)):
+            return document.without_their_card(facts, wish, request)
         if _computes_nothing(facts, wish, request) and not parts.without_cards(wish):
             return document.skipped(facts, request)
     return None

@@ -324,7 +324,7 @@ def test_parts_can_be_left_out(facts: Facts) -> None:
 _BUILD = {
     "module": "nvidia-current-open", "version": "550.163.01", "kernel": "6.12.107+deb13-amd64", "log": "/var/lib/dkms/make.log",
     "errors": ["nv-pci.c:292:13: error: too few arguments to function 'pci_resize_resource'"], "end": ["# exit code: 2"],
-    "transient": False, "left_out": False,
+    "transient": False, "compiler": False, "left_out": False,
 }  # fmt: skip
 
 
@@ -383,6 +383,78 @@ def test_a_build_that_lacks_a_program_asks_for_its_package(
     assert check is not None
     assert f"the program {program} is not there" in str(check["reason"])
     assert str(check["remedy"]).startswith(package)
+
+
+@pytest.mark.parametrize(
+    ("line", "cause", "remedy"),
+    [
+        ("*** Failed PREEMPT_RT sanity check. Bailing out! ***", "real-time", "without it"),
+        ("The kernel you are installing for is a Xen kernel!", "Xen", "without Xen"),
+        (
+            "ERROR: modpost: GPL-incompatible module nvidia.ko uses GPL-only symbol 'rcu_read_lock'",
+            "free (GPL)",
+            "driver-modules=open",
+        ),
+        ("  ERROR: Kernel configuration is invalid.", "headers", "linux-headers-6.12.107"),
+        (
+            "make: *** /lib/modules/6.12.107/build: No such file or directory.  Stop.",
+            "headers",
+            "kernel-devel-6.12.107",
+        ),
+        ("/bin/sh: 1: scripts/basic/fixdep: Exec format error", "headers", "linux-headers-6.12.107"),
+        ("cc1: error: incompatible gcc/plugin versions", "another one than that which built", "compiler that"),
+        ("gcc: error: unrecognized command-line option '-mllvm'", "built by clang", "LLVM=1"),
+        ("nv.h:1: error: 'bool' cannot be defined via 'typedef'", "C23", "gcc-14"),
+        ("error: Cannot generate ORC metadata, please install libelf-dev", "libelf", "install libelf-dev"),
+        ("sign-file: /var/lib/shim-signed/mok/MOK.priv: No such file or directory", "key that is to sign", "--new-key"),
+        ("cc1: error: /var/lib/dkms/nvidia: Permission denied", "may not be run", "noexec"),
+    ],
+)
+def test_what_a_build_said_is_its_cause(facts: Facts, by_id: ById, line: str, cause: str, remedy: str) -> None:
+    check = _build_check(facts, by_id, "6.12.107", errors=["make: *** [Makefile:85: modules] Error 2"], end=[line])
+    assert check is not None
+    assert cause in str(check["reason"])
+    assert line.strip() in str(check["reason"])
+    assert remedy in str(check["remedy"])
+
+
+def test_a_driver_whose_source_the_kernel_has_left_behind_is_told_as_that(facts: Facts, by_id: ById) -> None:
+    refused = "nvidia/os-mlock.c:24:5: error: implicit declaration of function 'follow_pfn'"
+    check = _build_check(facts, by_id, "6.12.107+deb13-amd64", errors=[refused], compiler=True)
+    assert check is not None
+    assert "does not go with that kernel" in str(check["reason"])
+    assert "a driver that knows kernel" in str(check["remedy"])
+
+
+@pytest.mark.parametrize(
+    ("reserved", "kind", "reason", "remedy"),
+    [
+        ([], "bare", "no NVIDIA GPU on the PCI bus, and a driver for one is installed", "reseat"),
+        ([], "vm", "no NVIDIA GPU on the PCI bus", "hypervisor"),
+        (
+            [
+                {
+                    "vendor": "10de",
+                    "device": "1eb8",
+                    "bus_id": "00000000:18:00.0",
+                    "name": "Tesla T4",
+                    "driver": "vfio-pci",
+                }
+            ],
+            *("bare", "held for virtual machines (vfio-pci)", "take vfio-pci out"),
+        ),
+    ],
+)
+def test_a_driver_without_a_card_is_told(
+    facts: Facts, by_id: ById, reserved: list[Any], kind: str, reason: str, remedy: str
+) -> None:
+    seen = put(put(put(facts, "pci.gpus", []), "pci.reserved", reserved), "environment.kind", kind)
+    seen = put(put(seen, "driver.owner", "packages"), "seals", {})
+    check = by_id(judge.judge(seen))["gpu.on_bus"]
+    assert check["status"] == "warn"
+    assert reason in str(check["reason"])
+    assert remedy in str(check["remedy"])
+    assert by_id(judge.judge(put(seen, "driver.owner", "none")))["gpu.on_bus"]["status"] == "skip"
 
 
 _UNKNOWN = "cc: error: unrecognized command-line option '-ftrivial-auto-var-init=zero'"

@@ -76,6 +76,10 @@ HARMLESS = [
     "NVRM: GPU at PCI:0000:3b:00: GPU-11111111-2222-3333-4444-555555555555",
     "NVRM: GPU Board Serial Number: 1234567890123",
     "NVRM: No NVIDIA GPU found.",
+    "NVRM: Persistence mode is deprecated and will be removed in a future release. Please use nvidia-persistenced instead.",
+    "nvidia-gpu 0000:3b:00.3: i2c timeout error e0000000",
+    "pcieport 0000:3a:00.0: DPC: enabled with IRQ 40",
+    "PKCS#7 signature not signed with a trusted key",
     # PCIe: drivers/pci/pcie/aer.c, drivers/pci/pci.c, drivers/pci/setup-res.c, drivers/acpi/pci_root.c.
     "pcieport 0000:00:03.1: AER: enabled with IRQ 34",
     "acpi PNP0A08:00: _OSC: OS now controls [PCIeHotplug SHPCHotplug PME AER PCIeCapability LTR]",
@@ -405,6 +409,112 @@ FAULTS: list[tuple[str, str, str, str, str]] = [
     (
         "nvidia-nvswitch3: SXid (PCI:0000:05:00.0): 29999, Fatal, Link 01 something new",
         *("kernel.sxid", "critical", "reboot", "SXid 29999"),
+    ),
+    # What the driver says before it gives a card up: kernel-open/nvidia/nv.c and nv-pci.c, src/nvidia/arch/nvalloc/unix/src/osinit.c.
+    *(
+        (line, "kernel.module", "critical", action, told)
+        for line, action, told in (
+            (
+                "NVRM: GPU 0000:3b:00.0: GPU does not have the necessary power cables connected.",
+                *("check_hardware", f"power cables that the card needs are not connected, of {CARD}"),
+            ),
+            (
+                "NVRM: request_mem_region failed for 16M @ 0xa4000000. This can\nnvidia: probe of 0000:3b:00.0 failed with error -1",
+                *("configure", f"holds the registers of the card, of {CARD}"),
+            ),
+            (
+                "NVRM: Can't find an IRQ for your NVIDIA card!\nnvidia 0000:3b:00.0: probe with driver nvidia failed with error -1",
+                *("configure", f"gets no interrupt, of {CARD}"),
+            ),
+            ("NVRM: GPU 0000:3b:00.0: request_irq() failed (-22)", "configure", "gets no interrupt"),
+            ("NVRM: FATAL: Failed to re-allocate BAR1.", "configure", "resizable BAR"),
+            (
+                "NVRM: GPU 0000:3b:00.0: Failed to copy vbios to system memory.",
+                "configure",
+                f"VBIOS of the card (its ROM) cannot be read, of {CARD}",
+            ),
+            ("NVRM: failed to copy vbios to system memory.", "configure", "VBIOS of the card"),
+            (
+                "NVRM: GPU0 RmInitAdapter: failed to extract VBIOS image from ROM\nNVRM: GPU 0000:3b:00.0: RmInitAdapter failed! (0x62)",
+                *("configure", f"VBIOS of the card (its ROM) cannot be read, of {CARD}"),
+            ),
+            (
+                "NVRM: GPU0 kgspBootstrap_GH100: GSP-FMC reported an error\nNVRM: GPU 0000:3b:00.0: RmInitAdapter failed! (0x62:0x65:2028)",
+                *("reboot", f"(GSP) did not start on the card, of {CARD}"),
+            ),
+            ("NVRM: RmInitAdapter: Cannot initialize GSP firmware RM", "reboot", "(GSP) did not start on the card"),
+            (
+                "NVRM: GPU0 _kgspCheckVersion: GSP firmware image version mismatch: got version 580.65.06, expected version 580.95.05",
+                *("install", "of another version than the module"),
+            ),
+            (
+                "nvidia-modeset: Version mismatch: nvidia.ko(580.65.06) nvidia-modeset.ko(580.95.05)",
+                "install",
+                "of two versions",
+            ),
+            (
+                "[drm:nv_drm_init [nvidia_drm]] *ERROR* [nvidia-drm] Version mismatch: nvidia-modeset.ko(580.65) nvidia-drm.ko(580.95)",
+                *("install", "of two versions"),
+            ),
+            (
+                "NVRM: The NVIDIA vGPU 0000:3b:00.0 (PCI ID: 10de:2230)\nNVRM: installed in this system is not supported by open",
+                *("install", f"virtual ones, of {CARD}"),
+            ),
+            ("nvidia 0000:3b:00.0: Refused to change power state, currently in D3", "reboot", CARD),
+            (
+                "nvidia 0000:3b:00.0: can't change power state from D3cold to D0 (config space inaccessible)",
+                "reboot",
+                CARD,
+            ),
+            (
+                "vfio-pci 0000:3b:00.0: not ready 65535ms after FLR; giving up",
+                "reboot",
+                f"come back from its reset, of {CARD}",
+            ),
+            ("Module nvidia is blacklisted", "configure", "(module_blacklist), of nvidia"),
+            (
+                "module nvidia: .gnu.linkonce.this_module section size must match the kernel's built struct module size at run time",
+                *("install", "does not fit this kernel"),
+            ),
+            (
+                "nvidia: exports duplicate symbol nvUvmInterfaceRegisterGpu (owned by nvidia_535)",
+                "install",
+                "does not fit this kernel",
+            ),
+        )
+    ),
+    (
+        "NVRM: Attempting to remove device 0000:3b:00.0 with non-zero usage count!",
+        "kernel.module",
+        "warning",
+        "restart_app",
+        CARD,
+    ),
+    (
+        "NVRM: GPU 0000:3b:00.0: PreserveVideoMemoryAllocations module parameter is set. System Power Management attempted without",
+        *("kernel.module", "warning", "configure", f"memory of the card, of {CARD}"),
+    ),
+    (
+        "nvidia 0000:3b:00.0: swiotlb buffer is full (sz: 4096 bytes), total 32768 (slots), used 32768 (slots)",
+        *("kernel.module", "warning", "configure", f"swiotlb), of {CARD}"),
+    ),
+    # drivers/pci/pcie/dpc.c, arch/x86/kernel/nmi.c, fs/ext4/super.c, fs/xfs/xfs_error.c, drivers/net/ethernet/mellanox/mlx5/core/cmd.c.
+    (
+        "pcieport 0000:3a:00.0: DPC: containment event, status:0x1f01 source:0x0000",
+        *("kernel.aer", "warning", "check_hardware", "00000000:3A:00.0"),
+    ),
+    ("NMI: PCI system error (SERR) for reason a1 on CPU 0.", "kernel.aer", "critical", "check_hardware", "SERR"),
+    (
+        "EXT4-fs error (device sda2): ext4_lookup:1785: inode #2: comm bash: iget: checksum invalid",
+        *("kernel.disk", "critical", "check_hardware", "damaged, of sda2"),
+    ),
+    (
+        "XFS (nvme2n1): Metadata CRC error detected at xfs_agf_read_verify+0xd0/0xf0 [xfs], xfs_agf block 0x1",
+        *("kernel.disk", "critical", "check_hardware", "damaged, of nvme2n1"),
+    ),
+    (
+        "mlx5_core 0000:5f:00.0: wait_func:1137:(pid 1): ENABLE_HCA(0x104) timeout. Will cause a leak of a command resource",
+        *("kernel.network", "critical", "check_hardware", "does not answer its driver"),
     ),
     # The driver breaks the sentence where it likes.
     (
