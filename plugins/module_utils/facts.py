@@ -1034,6 +1034,8 @@ class Containers(_Containers, total=False):
     """Kubernetes that brings a containerd of its own"""
     runtime: ContainerRuntime
     """Configuration of NVIDIA's container runtime; absent where there is none"""
+    devices_denied: bool
+    """Whether SELinux keeps containers from device nodes (container_use_devices); absent where it has no such switch"""
 
 
 class Interpreter(TypedDict):
@@ -1220,6 +1222,8 @@ class Packages(_Packages, total=False):
     """Packages that finishing an interrupted transaction would remove (apt); absent where apt did not say"""
     streams: dict[str, str]
     """Enabled module streams (dnf)"""
+    disabled_modules: list[str]
+    """Disabled modules, whose packages are hidden (dnf)"""
 
 
 class Service(TypedDict):

@@ -480,6 +480,10 @@ facts:
           description: "Configuration of NVIDIA's container runtime; absent where there is none."
           returned: where it applies
           type: dict
+        devices_denied:
+          description: "Whether SELinux keeps containers from device nodes (container_use_devices); absent where it has no such switch."
+          returned: where it applies
+          type: bool
         cdi:
           description: "What engines find the cards by."
           returned: always
@@ -590,6 +594,11 @@ facts:
           description: "Enabled module streams (dnf)."
           returned: where it applies
           type: dict
+        disabled_modules:
+          description: "Disabled modules, whose packages are hidden (dnf)."
+          returned: where it applies
+          type: list
+          elements: str
     services:
       description: "Units of systemd."
       returned: always

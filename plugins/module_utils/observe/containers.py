@@ -45,6 +45,7 @@ _CONTAINERD = "/etc/containerd/config.toml"
 _DROP_INS = "/etc/containerd/conf.d"
 _KUBELET = "/var/lib/kubelet/config.yaml"
 _CGROUP_DRIVER = re.compile(r"""^["']?cgroupDriver["']?:[ \t]*["']?(systemd|cgroupfs)\b""", re.MULTILINE)
+_SELINUX = "/sys/fs/selinux"
 #: What a configuration says where its runtimes may be others than containerd's own, or may come from elsewhere.
 _OF_INTEREST = re.compile(r"nvidia|^[ \t]*imports\b", re.MULTILINE)
 #: containerd's part for Kubernetes by its names: of version 1, 2 and 3 of the configuration.
@@ -307,4 +308,15 @@ def observe(host: Host, shown: Mapping[str, Mapping[str, str]], *, images: bool 
         "images": container_images.observe(host, there, active, podman is not None, asked=images),
         "cdi": cdi.observe(host),
     }
+    denied = _denied(host)
+    if denied is not None:
+        seen["devices_denied"] = denied
     return seen if runtime is None else {**seen, "runtime": runtime}
+
+
+def _denied(host: Host) -> bool | None:
+    """Whether SELinux keeps containers from device nodes; None where it is not there, or has no such switch (container-selinux)."""
+    enforces, allows = (
+        host.read(f"{_SELINUX}/{name}", limit=16) for name in ("enforce", "booleans/container_use_devices")
+    )
+    return None if not enforces or not allows else enforces.strip() == "1" and allows.split()[:1] == ["0"]

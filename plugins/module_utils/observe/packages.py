@@ -483,6 +483,7 @@ def observe(host: Host) -> Packages:
         seen["interrupted"] = seen["interrupted_detail"] is not None
         seen["duplicates"] = rpm.duplicated(host)
         seen["streams"] = rpm.streams(host)
+        seen["disabled_modules"] = rpm.disabled_modules(host)
         seen["holds"] = rpm.versionlocks(host)
         seen["sources"] = rpm.sources(host)
         seen["broken_sources"] = dnf_files.broken(host)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import configparser
 import re
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Iterable
+from typing import TYPE_CHECKING, Iterable, Iterator
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import redact, versions
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
@@ -115,7 +115,16 @@ def interrupted(host: Host) -> str | None:
 
 def streams(host: Host) -> dict[str, str]:
     """Module streams that are enabled, by the module's name."""
-    found = {}
+    return {name: stream for name, state, stream in _modules(host) if state == "enabled" and stream}
+
+
+def disabled_modules(host: Host) -> list[str]:
+    """Modules that are disabled: dnf hides the packages of all their streams."""
+    return sorted(name for name, state, _stream in _modules(host) if state == "disabled")
+
+
+def _modules(host: Host) -> Iterator[tuple[str, str, str]]:
+    """Name, state and stream of the modules that dnf was told something of."""
     for path in host.glob("/etc/dnf/modules.d/*.module", "packages.streams"):
         parser = configparser.RawConfigParser(strict=False)
         try:
@@ -123,9 +132,7 @@ def streams(host: Host) -> dict[str, str]:
         except configparser.Error:
             continue
         for section in parser.sections():
-            if parser.get(section, "state", fallback="") == "enabled" and parser.get(section, "stream", fallback=""):
-                found[section] = parser.get(section, "stream")
-    return found
+            yield section, parser.get(section, "state", fallback=""), parser.get(section, "stream", fallback="")
 
 
 def installed(host: Host) -> dict[str, Package]:

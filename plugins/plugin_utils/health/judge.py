@@ -91,6 +91,7 @@ _NO_CARD = {
     "hybrid or discrete graphics there, or 'prime-select on-demand'; lspci -nn | grep 10de shows whether it is back",
     True: "the hypervisor or cloud gives this machine no card: choose a type with one, or pass it through, then power it off and on",
 }
+_DISC = "put a # before that line, or remove it: until then apt-get update fails where the disc is not in its drive"
 # Packages that have everything but their own last script, which builds those of modules, and what waits for them.
 _HALF = re.compile(r"packages left unfinished: half-configured: ([^;]+)(?:; unpacked: [^;]+)?\Z")
 
@@ -437,6 +438,11 @@ def judge_sources(view: View) -> list[Check]:
     remove = "remove that file, or the package that brought it: until then apt-get update fails, and nothing comes from there"
     told = [(f"{manager} cannot read {entry}", correct) for entry in packages["broken_sources"]]
     told += [(f"a package source is gone: {entry}", remove) for entry in packages.get("gone_sources", ())]
+    told += [
+        (f"{row['file']} has a disc as a source (cdrom:), which apt asks for at each update", _DISC)
+        for row in packages.get("sources") or ()
+        if row["enabled"] and any(uri.startswith("cdrom:") for uri in row["uris"])
+    ]
     told += [(text, remedy) for text, remedy in map(_without_key, packages.get("sources") or ()) if text]
     return [
         checks.failed("packages.sources", "warning", reason=reason, action="configure", remedy=remedy)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
 
@@ -27,24 +28,73 @@ _SYSTEM = re.compile(r"/(?:cuda/repos/|cuda-repo-|nvidia-driver-local-repo-)([a-
 #: nvidia-modprobe, nvidia-driver): https://github.com/negativo17/nvidia-driver/issues/162 (2024-09-12),
 #: https://pastebin.com/2aDtRcm5 (2025-05-24).
 #: RPM Fusion is for Fedora and for Red Hat's systems and their rebuilds (rpmfusion-nonfree-release for el). There NVIDIA's driver is a
-#: module of dnf as well, which may be switched off: whether it is, is not observed, and an exclusion says it too.
+#: module of dnf as well, which RPM Fusion's guide has switched off (https://rpmfusion.org/Howto/CUDA).
 _PACKAGERS = (
     ("negativo17", re.compile(r"(?:epel|fedora)-(?:nvidia|multimedia)")),
     ("RPM Fusion", re.compile(r"rpmfusion-nonfree(?:-updates|-nvidia-driver)?")),
 )
 #: Packages of a driver: who leaves one of them out leaves out the driver.
 _DRIVER = ("nvidia-driver", "xorg-x11-drv-nvidia", "nvidia-modprobe")
+_MODULE = "nvidia-driver"
 _ID = "packages.mixed"
+#: Systems that NVIDIA has a repository for each release of (https://developer.download.nvidia.com/compute/cuda/repos). Others take that of
+#: a release that is near.
+_WITH_THEIR_OWN = re.compile(r"ubuntu(?:20|22|24|26)04|debian1[0-3]|rhel(?:8|9|10)")
+#: Where the archives of Debian and Ubuntu lie on every mirror, and their releases.
+_ARCHIVES = ("/ubuntu", "/ubuntu-ports", "/debian", "/debian-security")
+_RELEASES = {
+    "ubuntu": frozenset(
+        (
+            *(
+                "trusty",
+                "xenial",
+                "bionic",
+                "focal",
+                "groovy",
+                "hirsute",
+                "impish",
+                "jammy",
+                "kinetic",
+                "lunar",
+                "mantic",
+                "noble",
+            ),
+            *("oracular", "plucky", "questing", "resolute"),
+        )
+    ),
+    "debian": frozenset(("stretch", "buster", "bullseye", "bookworm", "trixie", "forky")),
+}
 
 
 def judge_mixed(view: View) -> list[Check]:
     """Sources that are enabled together are for one system, and bring one driver."""
     rows: list[PackageSource] = [row for row in view.get("packages.sources") or () if row["enabled"]]
     of_nvidia = [(name, row) for row in rows for name in _systems(row)]
-    if not of_nvidia:
-        return []
-    told = [*_of_two_systems(view, of_nvidia), *_of_two_packagers(view, of_nvidia, rows)]
-    return told or [checks.passed(_ID, "warning")]
+    told = [*_of_another_release(view, rows)]
+    if of_nvidia:
+        told += [*_of_two_systems(view, of_nvidia), *_of_two_packagers(view, of_nvidia, rows)]
+        return told or [checks.passed(_ID, "warning")]
+    return told
+
+
+def _of_another_release(view: View, rows: list[PackageSource]) -> Iterator[Check]:
+    """The distribution's own archive is that of its release: packages of another one need another C library, or come no more."""
+    own, known = view.get("os.codename"), _RELEASES.get(str(view.get("os.id")), frozenset())
+    if own not in known:
+        return
+    for row in rows:
+        archive = any((urlsplit(uri).path.rstrip("/") or "/") in _ARCHIVES for uri in row["uris"])
+        others = sorted({suite for suite in row["suites"] if re.split(r"[-/]", suite)[0] in known - {own}})
+        if archive and others:
+            yield checks.failed(
+                _ID,
+                "warning",
+                measured=others,
+                reason=f"{row['file']} has packages of {', '.join(others)}, and this system is {own}: what comes of both does not go "
+                "together, and a release that has ended is on no mirror any more",
+                action="configure",
+                remedy=f"write {own} in its place, or remove the file; then apt-get update",
+            )
 
 
 def _systems(row: PackageSource) -> set[str]:
@@ -54,9 +104,21 @@ def _systems(row: PackageSource) -> set[str]:
 
 def _of_two_systems(view: View, of_nvidia: list[tuple[str, PackageSource]]) -> Iterator[Check]:
     names = sorted({name for name, _row in of_nvidia})
-    if len(names) == 1:
-        return
     own = _own(view)
+    if names == [own] or (len(names) == 1 and not _WITH_THEIR_OWN.fullmatch(own)):
+        return
+    if own not in names:
+        files = sorted({row["file"] for _name, row in of_nvidia})
+        if len(names) == 1:
+            yield checks.failed(
+                _ID,
+                "warning",
+                measured=files,
+                reason=f"{', '.join(files)}: NVIDIA's packages are those for {names[0]}, and this is {own}: they need other libraries",
+                action="configure",
+                remedy=f"remove that file, and take the repository for {own} (gpuwright up sets it up)",
+            )
+            return
     wrong = sorted(
         {row["file"] for name, row in of_nvidia if name != own}
         if own in names
@@ -87,7 +149,7 @@ def _of_two_packagers(
     view: View, of_nvidia: list[tuple[str, PackageSource]], rows: list[PackageSource]
 ) -> Iterator[Check]:
     own = {row.get("name") for _name, row in of_nvidia}
-    if all(_leaves_out(view, name) for name in own):
+    if _MODULE in (view.get("packages.disabled_modules") or ()) or all(_leaves_out(view, name) for name in own):
         return
     for packager, ids in _PACKAGERS:
         found = sorted({str(row.get("name")) for row in rows if ids.fullmatch(row.get("name") or "")})

@@ -15,10 +15,11 @@ from dataclasses import dataclass, replace
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 
 from ..model.stack import Image, NewerImage, Stack
-from ..rules import Row, Rules, cite
-from ..wish import Wish
+from ..rules import Row, Rules, cite, companions
+from ..wish import FrameworkWish, Wish
 from . import cuda, cuda_support, foreign, forward, systems, targets, upstreams
 from .cuda_support import CudaSupport
+from .frameworks import FRAMEWORKS
 from .log import Log, Unresolved
 from .machine import Card, Machine
 
@@ -32,6 +33,22 @@ _SAYS = {
 _DATA = "compat/images.yaml"
 # How the tags begin: 12.8.1-base-ubuntu22.04, 25.10-py3.
 _CUDA_TAG = re.compile(r"(?P<cuda>\d+\.\d+)(?:\.\d+)?-")
+# The same as a whole; from this CUDA on not all tags were read.
+_WHOLE_TAG = re.compile(
+    r"(?P<cuda>\d+\.\d+)(?P<patch>\.\d+)?-(?P<kind>(?:cudnn\d*-)?(?:base|runtime|devel))(?:-(?P<system>[a-z]+\d+(?:\.\d+)?))?\Z"
+)
+_READ_IN_PART = "13.0"
+# https://github.com/NVIDIA/nvidia-docker/issues/1768 (2023-07-21)
+_DELETED_BEFORE = "11.0"
+_OF_CARD = "frameworks.card"
+# Images of others, by the end of their names: what they have, and where its release stands in a tag.
+_OTHERS = (
+    ("pytorch/pytorch", "pytorch", re.compile(r"(\d+\.\d+\.\d+)-cuda(\d+)\.(\d+)-")),
+    ("tensorflow/tensorflow", "tensorflow", re.compile(r"(\d+\.\d+\.\d+)-gpu()()")),
+    ("vllm/vllm-openai", "vllm", re.compile(r"v(\d+\.\d+\.\d+(?:\.post\d+)?)()()")),
+    ("lmsysorg/sglang", "sglang", re.compile(r"v(\d+\.\d+\.\d+(?:\.post\d+)?)()()")),
+)
+_CUDA_IN_TAG = re.compile(r"(?:cuda|cu)-?(1[0-9])\.?([0-9])(?![0-9])")
 _RELEASE_TAG = re.compile(r"\d\d\.\d\d(?=-)")
 
 
@@ -117,12 +134,21 @@ def judge(reference: str, machine: Machine, wish: Wish, stack: Stack, rules: Rul
     """Return how an image that is asked for by its name runs on driver and cards; None for one of which the rules know too little."""
     repository, _colon, tag = reference.partition("@")[0].rpartition(":")
     image = next((row for row in rules["images"]["images"] if repository.endswith(f"/{row['repository']}")), None)
-    if image is None or not machine.cards or machine.environment == "jetson":
+    if not machine.cards or machine.environment == "jetson":
         return None
     try:
         asked = _asked(machine, wish, stack, rules)
     except Unresolved:
         return None
+    if image is None:
+        return _of_others(reference, repository, tag, asked)
+    if image["by"] == "toolkit" and _is_upstreams(repository, image, rules):
+        missing = _no_such_tag(tag, asked)
+        if missing:
+            own = _alike(tag, tag[: tag.find(".") + 2].rstrip("-"), asked)
+            instead = own or _alike(tag, _best(image, asked)["cuda"], asked)
+            named = f"{repository}:{instead}" if instead else None
+            return Verdict(missing[1], f"{reference}: {missing[0]}", f"{_DATA} (tags)", named)
     if tag == "latest" and image["latest"] is False and _is_upstreams(repository, image, rules):
         return _no_latest(repository, image, asked)
     older, newer = _rows_of(image, tag, rules)
@@ -139,6 +165,90 @@ def judge(reference: str, machine: Machine, wish: Wish, stack: Stack, rules: Rul
         f"{reference}: what it has was not read; with what is in {newer['tag']} it would not run here" if newer else ""
     )
     return replace(behind, runs=None, text=text)
+
+
+def _no_such_tag(tag: str, asked: _Asked) -> tuple[str, bool | None] | None:
+    """Return why nvidia/cuda has no such tag, and False, or None where it may have it yet; None where it has it, or its CUDA was not read
+    as a whole.
+    """
+    found = _WHOLE_TAG.match(tag)
+    if found is None:
+        return None
+    rows: list[Row] = asked.rules["images"]["tags"]
+    oldest = _minor(rows[0])
+    if not numeric_version.at_least(found["cuda"], _DELETED_BEFORE):
+        return f"all images of CUDA older than {_DELETED_BEFORE} were deleted", False
+    if not found["patch"]:
+        return (
+            f"the tags of nvidia/cuda have the whole release ({rows[-1]['release']}), and {found['cuda']} is none",
+            False,
+        )
+    if not numeric_version.at_least(found["cuda"], oldest):
+        return (
+            f"its CUDA is older than {oldest}, with which the tags begin that are kept: what has ended is deleted",
+            None,
+        )
+    mine = [row for row in rows if _minor(row) == found["cuda"]]
+    if not mine or numeric_version.at_least(found["cuda"], _READ_IN_PART):
+        return None
+    if not found["system"]:
+        return (
+            f"nvidia/cuda has no tag without its system ({mine[0]['release']}-{mine[0]['kinds'][0]}-{mine[0]['systems'][0]})",
+            False,
+        )
+    systems = [row for row in mine if found["system"] in row["systems"]]
+    if not systems:
+        first = next((_minor(row) for row in rows if found["system"] in row["systems"]), None)
+        begins = f", which begins with CUDA {first}" if first else ""
+        return f"there is no image of CUDA {found['cuda']} for {found['system']}{begins}", False
+    kinds = {kind for row in systems for kind in row["kinds"]}
+    if found["kind"] not in kinds:
+        return (
+            f"CUDA {found['cuda']} has no {found['kind']} for {found['system']}, but {', '.join(sorted(kinds))}",
+            False,
+        )
+    return None
+
+
+def _framework_in(repository: str, tag: str, rules: Rules) -> FrameworkWish | None:
+    """Return the framework that an image of somebody else has, by its tag: of vLLM and SGLang the torch that they are for."""
+    for name, package, pattern in _OTHERS:
+        found = pattern.match(tag) if repository.endswith(name) else None
+        if found is None:
+            continue
+        if package in ("pytorch", "tensorflow"):
+            variant = f"cu{found[2]}{found[3]}" if found[2] else None
+            return FrameworkWish(package, f"=={found[1]}", variant)
+        torch = next(
+            (each.text for each in companions.needs(package, found[1], rules) if each.text.startswith("torch==")), ""
+        )
+        return FrameworkWish("pytorch", torch.removeprefix("torch")) if torch else None
+    return None
+
+
+def _of_others(reference: str, repository: str, tag: str, asked: _Asked) -> Verdict | None:
+    """Return why an image of somebody else does not run, by what its tag says: the CUDA, and the release of a framework; else None."""
+    wished = _framework_in(repository, tag, asked.rules)
+    if wished is not None:
+        room, cards, arch = FRAMEWORKS[wished.name], asked.machine.cards, asked.machine.arch
+        offers = [each for some in room.offers(wished, asked.rules, cpu=False) for each in some if each.cuda]
+        told = [room.card_reasons(each, cards, arch, Log(asked.rules)) for each in offers]
+        against = [[each for each in entries if each["rule"] == _OF_CARD] for entries in told]
+        # Of which build it is a tag need not tell.
+        if against and all(against):
+            return Verdict(False, f"{reference}: {against[0][0]['text']}", against[0][0]["source"])
+    found = _CUDA_IN_TAG.search(tag)
+    if found is None:
+        return None
+    version = f"{found[1]}.{found[2]}"
+    cards = _cards(asked.machine.cards)
+    if targets.toolkit_lacks(version, asked.machine.cards, asked.rules):
+        return Verdict(False, f"{reference}: its CUDA {version} has no code for {cards}", "compat/cuda.yaml (targets)")
+    if asked.support.mode(version, asked.rules) is None:
+        driver = f"the driver (branch {asked.branch})" if asked.branch else "the driver"
+        text = f"{reference}: its CUDA {version} does not run on {driver}, which brings CUDA {asked.support.cuda}"
+        return Verdict(False, text, "compat/cuda.yaml (families)")
+    return None
 
 
 def _verdict(reference: str, image: Row, row: Row, asked: _Asked) -> Verdict:
@@ -193,8 +303,12 @@ def _alike(tag: str, cuda: str | None, asked: _Asked) -> str | None:
     rows = [row for row in asked.rules["images"]["tags"] if _minor(row) == cuda]
     tags = [f"{row['release']}-{kind}-{system}" for row in rows for kind in row["kinds"] for system in row["systems"]]
     system = rest.rpartition("-")[2]
+    # What is called cudnn8 is cudnn from CUDA 12.4 on.
+    newer = re.sub(r"cudnn\d*", "cudnn", rest)
     same = (
-        [each for each in tags if each.endswith(f"-{rest}")] or [each for each in tags if each.endswith(system)] or tags
+        [each for each in tags if each.endswith((f"-{rest}", f"-{newer}"))]
+        or [each for each in tags if each.endswith(system)]
+        or tags
     )
     return same[0] if same else None
 

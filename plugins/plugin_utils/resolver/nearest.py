@@ -17,12 +17,12 @@ from typing import Any
 
 from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import ABOUT
 
-from ..model.wish import Project, Requirement
+from ..model.wish import Requirement
 from ..rules import Rules
 from ..wish import FrameworkWish, Wish
 from . import cuda, cudnn, images, nccl, tensorrt
 from .alternatives import Alternative, Part, parts
-from .frameworks import required
+from .frameworks import companions, required
 from .machine import Machine
 from .possible import Decide, Possible, TooMany, Trials, only
 
@@ -158,6 +158,8 @@ def _left_out(wish: Wish, search: _Search) -> Iterator[tuple[Alternative, ...]]:
     frozen = [each for each in _frozen(wish, search.rules) if each.follow(wish) != wish]
     if frozen:
         yield ()
+        yield from ((each,) for each in frozen)
+    if len(frozen) > 1:
         yield tuple(frozen)
     unserved = [each for name, each in present.items() if not search.serves(name, wish)]
     for number in range(len(unserved), len(present) + 1):
@@ -192,7 +194,9 @@ def _components(wish: Wish) -> dict[str, Alternative]:
 
 
 def _frozen(wish: Wish, rules: Rules) -> Iterator[Alternative]:
-    """Yield how the pins of each project are dropped that belong to one release of a framework, as `pip freeze` writes them."""
+    """Yield how the pins of each project are dropped that belong to one release of a framework, as `pip freeze` writes them: of what comes
+    with it, and of what goes beside it.
+    """
     for project in wish.projects:
         members = [each.name for each in wish.frameworks if each.directory == project.environment]
         rows = [row for row in rules["frameworks"]["brought"] if row["framework"] in members]
@@ -201,15 +205,35 @@ def _frozen(wish: Wish, rules: Rules) -> Iterator[Alternative]:
             for each in project.requirements
             if any(re.fullmatch(row["packages"], required.name(each.text)) for row in rows)
         ]
-        lighter = replace(project, requirements=tuple(each for each in project.requirements if each not in brought))
         titles = " and ".join(ABOUT[row["framework"]].title for row in rows)
         yield Alternative(
-            f"drop the pins of what comes with {titles} ({_places(brought)})", partial(_in_place_of, project, lighter)
+            f"drop the pins of what comes with {titles} ({_places(brought)})", partial(_without_pins, brought)
         )
+        known = companions.known(project.requirements, rules) if rows else ()
+        beside = [each for each in known if each not in brought and _bound(each)]
+        names = ", ".join(dict.fromkeys(required.name(each.text) for each in beside))
+        yield Alternative(f"leave the version of {names} open ({_places(beside)})", partial(_without_pins, beside))
 
 
-def _in_place_of(one: Project, other: Project, wish: Wish) -> Wish:
-    return replace(wish, projects=tuple(other if each is one else each for each in wish.projects))
+def _bound(requirement: Requirement) -> bool:
+    return bool(required.exact(requirement.text) or required.specifier(requirement.text))
+
+
+def _without_pins(several: Sequence[Requirement], wish: Wish) -> Wish:
+    """Return the wish whose projects leave the versions of requirements open."""
+    return replace(
+        wish,
+        projects=tuple(
+            replace(
+                project,
+                requirements=tuple(
+                    replace(each, text=required.name(each.text)) if each in several else each
+                    for each in project.requirements
+                ),
+            )
+            for project in wish.projects
+        ),
+    )
 
 
 def _places(several: Sequence[Requirement]) -> str:

@@ -56,6 +56,16 @@ _OF_OTHERS = {
 _TABLES: Mapping[str, Callable[[str, str], object]] = {".toml": given_file.from_toml, ".json": given_file.from_json}
 _NESTED = re.compile(r"^(?:(?P<kind>-r|-c)\s*|(?P<long>--requirement|--constraint)(?:\s+|=))(?P<file>\S.*)$")
 _INDEX = re.compile(r"^(?:-i|-f|--index-url|--extra-index-url|--find-links)(?:\s+|=)(?P<url>\S+)$")
+# A wheel in an address, with the builds that makers name beside its version: +cu12torch2.6cxx11abiFALSE, +pt24cu121, .post1+cu124.
+_BUILT = re.compile(
+    r"(?:^|[\s@])(?:https?|file)://\S*/(?P<name>[A-Za-z0-9_.]+)-(?P<version>\d[\w.]*)(?:\+(?P<local>[\w.]+))?-(?P<python>\w+)-\w+-[\w.]+\.whl\b",
+    re.ASCII,
+)
+_FOR_TORCH = re.compile(r"(?:torch|pt)(\d)\.?(\d{1,2})")
+_FOR_CUDA = re.compile(r"cu(\d{2,3})")
+_TORCH = re.compile(r"^\s*(?P<text>(?P<name>torch)==(?P<version>[\d.]+)\S*)", re.MULTILINE)
+# A package and its version in a file of conda: pytorch=2.1.0, pytorch::pytorch==2.1.0=py3.10_cuda11.8, tensorflow-gpu=2.4.*
+_CONDA = re.compile(r"^\s*-\s*(?:[\w-]+::)?(?P<name>[\w-]+)\s*={1,2}\s*(?P<version>\d[\w.]*)", re.MULTILINE | re.ASCII)
 _COMMENT = re.compile(r"(^|\s)#.*$")
 # The keys of constraints and of variants, by requirement, in a table of our own; pyproject.toml has none.
 _LIMITS, _VARIANTS = "gpuwright-constraints", "gpuwright-variants"
@@ -200,7 +210,46 @@ def _lines(
             only = limits or (nested["kind"] or nested["long"]) in ("-c", "--constraint")
             yield from _lines(below, (*through, path), read_already, limits=only)
         elif line:
+            _refuse_wheel(line, origin, text)
             yield _of_index(line, origin) or _requirement(line, origin, limits=limits)
+
+
+def _refuse_wheel(line: str, origin: str, text: str) -> None:
+    """Raise BadInput for a wheel by its address, with what its name says that it is for, and the torch of the same file."""
+    found = _BUILT.search(unquote(line))
+    if found is None:
+        return
+    name, version = found["name"].replace("_", "-"), found["version"]
+    torch = next((".".join(filter(None, each.groups())) for each in _FOR_TORCH.finditer(found["local"] or "")), "")
+    if not torch and "@" in line.partition("://")[0]:
+        return
+    cuda = _FOR_CUDA.search(found["local"] or "")
+    python = found["python"]
+    made = [
+        *([f"torch {torch}"] if torch else []),
+        *([f"CUDA {cuda[1]}"] if cuda else []),
+        *([f"Python 3.{python[3:]}"] if python.startswith("cp3") else []),
+    ]
+    there = _TORCH.search(text)
+    other = (
+        f", and {there['text']} is in the file"
+        if torch and there and not f"{there['version']}.".startswith(f"{torch}.")
+        else ""
+    )
+    words = f"{origin}: {name} {version} comes as a wheel by its address" + (
+        f", which is for {', '.join(made)}{other}" if made else ""
+    )
+    beside = (
+        f"take the wheel for that torch, or name {there['name']}=={torch}.* in its place" if other and there else ""
+    )
+    raise BadInput(
+        f"{words}; only wheels of an index are installed",
+        [
+            *([beside] if beside else []),
+            f"{name}=={version}",
+            f"install that wheel into the environment when it is there; or {_WHEEL}",
+        ],
+    )
 
 
 def _of_index(line: str, origin: str) -> _Line | None:
@@ -437,7 +486,24 @@ def _refuse_others(several: Sequence[Path]) -> None:
     for path in several:
         for ends, (what, instead) in _OF_OTHERS.items():
             if path.name.endswith(ends):
-                raise BadInput(f"{path.name} {what}: served are {_FILES[1]} and {_PYPROJECT}", [instead])
+                named = _of_conda(path) if path.suffix in (".yml", ".yaml") and path.is_file() else []
+                text = f"; what it names is {' '.join(named)} here" if named else ""
+                raise BadInput(f"{path.name} {what}: served are {_FILES[1]} and {_PYPROJECT}{text}", [*named, instead])
+
+
+def _of_conda(path: Path) -> list[str]:
+    """Return the frameworks and the Python that a file of conda names, as they are asked for here."""
+    pins = {found["name"]: found["version"].removesuffix(".*") for found in _CONDA.finditer(_text(path))}
+    cuda = pins.get("pytorch-cuda") or pins.get("cudatoolkit") or pins.get("cuda-version")
+    variant = f"+cu{cuda.replace('.', '')[:3]}" if cuda and cuda[:1].isdigit() else ""
+    names = {"pytorch": "torch", "tensorflow-gpu": "tensorflow"}
+    found = [
+        f"{names.get(name, name)}=={pins[name]}{variant if name == 'pytorch' else ''}"
+        for name in ("pytorch", "torch", "tensorflow", "tensorflow-gpu", "jax", "jaxlib")
+        if name in pins
+    ]
+    python = ".".join(pins["python"].split(".")[:2]) if "python" in pins else ""
+    return [*found, *([f"python={python}"] if python else [])]
 
 
 def _text(path: Path) -> str:

@@ -7,7 +7,7 @@ numbers, which runc needs: without them `systemctl daemon-reload` takes the card
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
@@ -121,6 +121,23 @@ def stale(facts: Facts) -> str | None:
     if not specifications:
         return "there is no CDI specification of the cards" if is_kept(facts) else None
     return next((reason for each in specifications for reason in _differences(each, facts)), None)
+
+
+def twice(specifications: Sequence[CdiSpecification]) -> Iterator[str]:
+    """Devices that two files of one directory have: an engine takes neither (cncf-tags/container-device-interface, pkg/cdi/cache.go)."""
+    first: dict[tuple[str, str], str] = {}
+    for each in specifications:
+        directory = each["path"].rpartition("/")[0]
+        other = next(
+            (
+                path
+                for name in each["devices"]
+                if (path := first.setdefault((directory, name), each["path"])) != each["path"]
+            ),
+            None,
+        )
+        if other:
+            yield f"{other} and {each['path']} have the same devices, and an engine takes those of neither"
 
 
 def is_kept(facts: Facts) -> bool:

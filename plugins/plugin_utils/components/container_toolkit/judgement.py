@@ -29,6 +29,19 @@ _NO_CGROUPS = "containers of root are not let to the cards (NVML: Insufficient P
 #: NVIDIA/nvidia-container-toolkit, internal/config/cli.go: from this version on `.real` is taken off where there is no such file.
 _FINDS_LDCONFIG = "1.15.0"
 #: NVIDIA/libnvidia-container, release 1.8.0 and issue 111: cgroup v2.
+_PACKAGES = (
+    *("nvidia-container-toolkit", "nvidia-container-toolkit-base"),
+    *("libnvidia-container-tools", "libnvidia-container1"),
+)
+#: How the cards may get in (NVIDIA/nvidia-container-toolkit, internal/info/auto.go and cmd/nvidia-container-runtime).
+_MODES = ("auto", "legacy", "csv", "cdi", "jit-cdi")
+#: What dockerd does not start with (docs.docker.com: deprecated features; daemon configuration).
+_REFUSED = {
+    "hosts": "names hosts, which the unit of Docker gives it too (-H): it may stand in one of them",
+    "graph": "has graph, which Docker 23 took out: it is data-root",
+    "cluster-store": "has cluster-store, which Docker 23 took out",
+}
+_REFUSED_STORAGE = ("aufs", "devicemapper", "overlay")
 _LIBRARY, _KNOWS_UNIFIED = "libnvidia-container1", "1.8.0"
 #: From which release on a system starts with cgroup v2 alone (release notes of Debian 11, Ubuntu 21.10, Fedora 31 and RHEL 9).
 _UNIFIED_SINCE = {
@@ -56,17 +69,56 @@ def judge(view: View, stack: Stack) -> list[Check]:
         if view.why_unknown("containers"):
             return [unknown("container.daemon_json", view, "containers", "how Docker is configured", "warning")]
         return []
-    found = [_docker(cast("Docker", docker), knows=engine == "docker")]
+    toolkit_there = view.get("containers.toolkit.version") is not None
     return [
-        *found,
+        _docker(cast("Docker", docker), knows=engine == "docker", toolkit=toolkit_there),
         *_runs(view, engine),
+        *_of_one_version(view),
         *_runtime(view, of_docker=engine == "docker" or bool(docker.get("active"))),
         *([_containerd(view)] if engine == "containerd" else []),
         *_control_groups(view),
         *([_cdi(view, engine), _links(view)] if toolkit is not None else _left(view)),
+        *_denied(view, podman=engine == "podman"),
         *([_for_users(view)] if toolkit is not None and (engine == "podman" or "rootless" in toolkit) else []),
         *([_rootless(view, toolkit["rootless"]["users"])] if toolkit is not None and "rootless" in toolkit else []),
     ]
+
+
+def _of_one_version(view: View) -> Iterator[Check]:
+    """The packages of the toolkit are of one version: each knows the words of its own release of the others alone."""
+    there = view.get("packages.installed") or {}
+    versions = {name: there[name] for name in _PACKAGES if name in there}
+    if not versions:
+        return
+    told = ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
+    several = len({numeric_version.upstream(version) for version in versions.values()}) > 1
+    yield checks.judged(
+        "container.toolkit",
+        not several,
+        "warning",
+        measured=sorted(set(versions.values())),
+        reason=f"the packages of the toolkit are of several versions: {told}" if several else None,
+        action="install",
+        remedy=f"{UP} (--want container-toolkit), or install all of them in one version; a hold (apt-mark showhold) may keep one back",
+    )
+
+
+def _denied(view: View, *, podman: bool) -> Iterator[Check]:
+    """SELinux lets containers to the nodes of cards. NVIDIA's documentation has Podman run without its label where it enforces."""
+    denied = view.get("containers.devices_denied")
+    alone = podman or (view.get("containers.podman.version") and not view.get("containers.docker.installed"))
+    if denied is None or not alone:
+        return
+    yield checks.judged(
+        "container.selinux",
+        not denied,
+        "warning",
+        reason="SELinux enforces and keeps containers from device nodes (container_use_devices is off): they see no card"
+        if denied
+        else None,
+        action="configure",
+        remedy="sudo setsebool -P container_use_devices on; or start containers with --security-opt label=disable",
+    )
 
 
 def _control_groups(view: View) -> Iterator[Check]:
@@ -107,6 +159,13 @@ def _cdi(view: View, engine: str | None = None) -> Check:
         return checks.skipped(name, "no driver is loaded", "warning")
     if view.get("smi.data") is None:
         return unknown(name, view, "smi", "which cards there are", "warning")
+    twice = next(of_cdi.twice(view.get("containers.cdi.specifications") or ()), None)
+    if twice:
+        return _warned(
+            name,
+            f"containers get no card by CDI: {twice}",
+            "remove one of the two files; nvidia-ctk cdi list shows what is left",
+        )
     reason = of_cdi.stale(view.facts)
     if reason:
         return _warned(name, f"containers would get other cards than the node has: {reason}", f"{UP}, or {_REFRESH}")
@@ -132,7 +191,9 @@ def _left(view: View) -> list[Check]:
         return []
     remedy = _REFRESH if there else _GENERATE
     return [
-        {**check, "remedy": remedy} for check in [_cdi(view, "podman" if podman else None)] if check["status"] == "warn"
+        {**check, "remedy": remedy if "by CDI" not in str(check["reason"]) else check["remedy"]}
+        for check in [_cdi(view, "podman" if podman else None)]
+        if check["status"] == "warn"
     ]
 
 
@@ -188,20 +249,42 @@ def _rootless(view: View, users: Sequence[str]) -> Check:
 
 
 def _runs(view: View, engine: str | None) -> Iterator[Check]:
-    """Whether the engine that is to start containers runs."""
-    unit = f"{engine}.service"
-    state = view.get("services").get(unit, {}).get("active") if view.get("services") else None
-    if engine in _TITLES and view.get(f"containers.{engine}.installed") and state in ("active", "failed", "inactive"):
+    """Whether the engine that is to start containers runs; of another one, whether it failed."""
+    for name, title in _TITLES.items():
+        unit = f"{name}.service"
+        state = view.get("services").get(unit, {}).get("active") if view.get("services") else None
+        if not view.get(f"containers.{name}.installed") or state not in ("active", "failed", "inactive"):
+            continue
+        if name != engine and state != "failed":
+            continue
+        why = _why_down(view) if name == "docker" and state == "failed" else []
         yield checks.judged(
             "container.engine",
             state == "active",
             "critical" if state == "failed" else "warning",
             measured=state,
             expected="active",
-            reason=None if state == "active" else f"{_TITLES[engine]} does not run ({state})",
+            reason=None if state == "active" else "; ".join([f"{title} does not run ({state})", *why]),
             action="restart_service",
-            remedy=f"sudo systemctl start {unit}; where it fails again, journalctl -u {unit} says why",
+            remedy=f"correct /etc/docker/daemon.json, then sudo systemctl restart {unit}"
+            if why
+            else f"sudo systemctl start {unit}; where it fails again, journalctl -u {unit} says why",
         )
+
+
+def _why_down(view: View) -> list[str]:
+    """What in daemon.json Docker does not start with."""
+    written = view.get("containers.docker.daemon_json")
+    if not isinstance(written, Mapping):
+        return []
+    storage = written.get("storage-driver")
+    told = [text for key, text in _REFUSED.items() if key in written]
+    told += (
+        [f"names the storage driver {storage}, which Docker does not have any more"]
+        if storage in _REFUSED_STORAGE
+        else []
+    )
+    return [f"/etc/docker/daemon.json {text}" for text in told]
 
 
 def _runtime(view: View, *, of_docker: bool) -> Iterator[Check]:
@@ -220,6 +303,14 @@ def _runtime(view: View, *, of_docker: bool) -> Iterator[Check]:
             reason=f"{_RUNTIME} says ldconfig = @{lost}, which is not there: no container with cards starts",
             action="configure",
             remedy="sudo nvidia-ctk config --in-place --set nvidia-container-cli.ldconfig=@/sbin/ldconfig; then start the containers again",
+        )
+        return
+    if config["mode"] not in _MODES:
+        yield checks.failed(
+            name,
+            reason=f'{_RUNTIME} says mode = "{config["mode"]}", which NVIDIA\'s runtime does not know: no container with cards starts',
+            action="configure",
+            remedy="sudo nvidia-ctk config --in-place --set nvidia-container-runtime.mode=auto; then start the containers again",
         )
         return
     wrong = [
@@ -245,8 +336,8 @@ def _runtime(view: View, *, of_docker: bool) -> Iterator[Check]:
     )
 
 
-def _docker(docker: Docker, *, knows: bool) -> Check:
-    """``knows``: whether it should know the NVIDIA runtime."""
+def _docker(docker: Docker, *, knows: bool, toolkit: bool) -> Check:
+    """``knows``: whether it should know the NVIDIA runtime; ``toolkit``: whether that is installed."""
     if not docker.get("installed"):
         return checks.skipped("container.daemon_json", "Docker is not installed", "warning")
     if docker.get("daemon_json_error"):
@@ -260,6 +351,9 @@ def _docker(docker: Docker, *, knows: bool) -> Check:
     lost = docker.get("lost_runtimes")
     if lost:
         return _without_program(docker, lost)
+    if knows and not of_docker.has_runtime(docker) and not toolkit:
+        reason = "the NVIDIA Container Toolkit is not installed: Docker gives containers no card (could not select device driver)"
+        return _warned("container.daemon_json", reason, UP)
     if knows and not of_docker.has_runtime(docker):
         return _warned("container.daemon_json", "Docker does not know the NVIDIA runtime", UP)
     if docker.get("config_loaded") is False:
@@ -303,6 +397,12 @@ def _containerd(view: View) -> Check:
     if why:
         return unknown(name, view, "containers.containerd.config", "how containerd is configured", "warning")
     config = containerd.get("config")
+    if not config and containerd.get("active") is False:
+        return checks.skipped(name, "containerd does not run", "warning")
+    if containerd.get("cri") is False and containerd.get("kubelet_cgroups"):
+        reason = "containerd leaves out its part for Kubernetes (disabled_plugins has cri), which the kubelet here asks: no pod starts"
+        remedy = "take cri out of disabled_plugins in /etc/containerd/config.toml, and restart containerd"
+        return checks.failed(name, reason=reason, action="configure", remedy=remedy)
     if not config or not config["runtime"]:
         return _warned(name, "containerd does not know the NVIDIA runtime", UP)
     if unmanaged(containerd):

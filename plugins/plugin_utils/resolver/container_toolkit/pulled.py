@@ -54,7 +54,11 @@ def _hold(named: Iterable[str], judge: Callable[[str], Verdict | None], log: Log
         elif verdict.runs is None:
             log.warn("container-toolkit.image", verdict.text, verdict.source)
         else:
-            remedy = f"ask for container-image={verdict.instead}" if verdict.instead else "take the image away"
+            remedy = (
+                f"ask for container-image={verdict.instead}"
+                if verdict.instead
+                else "take the image away, or a newer one of it"
+            )
             refused.append(conflict("container-toolkit.image", verdict.text, verdict.source, remedy))
     if refused:
         raise Unresolved(*refused)

@@ -36,6 +36,9 @@ _BESIDE = "beside a toolkit of CUDA {major} (cuda={toolkit})"
 _NO_TORCH = "ask for a PyTorch that runs here first: what has to be installed follows from it"
 
 
+_NOTHING = Chosen("", "", (), asked=False)
+
+
 @dataclass(frozen=True)
 class _How:
     """How something is asked for. ``beyond``: in a version that the index did not have; ``pinned``: beside no other PyTorch."""
@@ -126,6 +129,8 @@ def _remedy(
 ) -> str:
     """Return how it is installed, as a text with the places that a build fills."""
     builds = bool(torch and torch["cuda"])
+    if any(fault.of_card for fault in (better or chosen or _NOTHING).faults):
+        return f"leave it out{': ' + row['note'] if row.get('note') else ''}; or take another card"
     if row.get("instead"):
         return str(row["instead"]) if builds or "{major}" not in row["instead"] else _NO_TORCH
     if row["beside"] == DEFAULT and not builds:

@@ -8,6 +8,7 @@ the installer.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -29,9 +30,10 @@ if TYPE_CHECKING:
 
 RULE = "frameworks.companions"
 
-_CAPABILITY = "compute capability"
 # What cannot be installed from the Python index at all, or is something else there.
 _NOT_TO_HAVE = ("stub", "other", "nothing")
+# The torch in the name of a build: +pt24cu124 (PyG), +cu12torch2.6cxx11abiFALSE (flash-attn and its like).
+_BUILT_FOR = re.compile(r"(?:torch|pt)(\d)\.?(\d{1,2})")
 # Pythons that a range may mean: what none of them is in has no wheels at all, what the last is in has no end.
 _PYTHONS = [f"3.{minor}" for minor in range(6, 30)]
 
@@ -56,7 +58,8 @@ class Place:
 @dataclass(frozen=True)
 class Fault:
     """Why a release does not run somewhere, as the end of a sentence about it. ``other``: the requirement that it needs instead of what is
-    there; ``installs``: it is installed all the same, and computes on the processor; ``unsaid``: pip does not know it.
+    there; ``installs``: it is installed all the same, and computes on the processor; ``unsaid``: pip does not know it; ``of_card``: it is
+    the card that it does not run on.
     """
 
     text: str
@@ -64,11 +67,7 @@ class Fault:
     other: str = ""
     installs: bool = False
     unsaid: bool = False
-
-    @property
-    def of_card(self) -> bool:
-        """Whether it is the card that it does not run on."""
-        return _CAPABILITY in self.text
+    of_card: bool = False
 
 
 @dataclass(frozen=True)
@@ -126,6 +125,7 @@ def faults(name: str, version: str, place: Place, beside: Sequence[Requirement],
     for row in companions.spans(name, version, rules):
         yield from (Fault(_why(text, row), row) for text in _of_machine(row, place))
         yield from (Fault(_why(text, row), row, unsaid=True) for text in _of_cuda(row, place, rules))
+        yield from (Fault(_why(text, row), row, unsaid=True, of_card=True) for text in _of_cards(row, place))
         if place.wheels and place.cards and place.arch in row.get("processor", ()):
             text = (
                 f"computes on the processor alone on {place.arch}, and is built from its source where it takes the card"
@@ -177,13 +177,17 @@ def _of_cuda(row: Row, place: Place, rules: Rules) -> Iterator[str]:
     if driver and support and support.mode(driver, rules) is None:
         there = f"the driver {support.newest}" if support.newest else "the driver there"
         yield f"needs a driver for CUDA {numeric_version.major(driver)}, {there} brings CUDA {support.cuda}"
+
+
+def _of_cards(row: Row, place: Place) -> Iterator[str]:
+    """Yield why a release does not run on the cards."""
     lowest, highest = row.get("cards", (None, None))
     for card in place.cards:
         capability = card.compute_capability
         if capability and lowest and not numeric_version.at_least(capability, lowest):
-            yield f"begins with {_CAPABILITY} {lowest}, the {card.name} has {capability}"
+            yield f"begins with compute capability {lowest}, the {card.name} has {capability}"
         if capability and highest and not numeric_version.at_least(highest, capability):
-            yield f"has no code for the {card.name} ({_CAPABILITY} {capability})"
+            yield f"has no code for the {card.name} (compute capability {capability})"
 
 
 def _of_machine(row: Row, place: Place) -> Iterator[str]:
@@ -238,11 +242,19 @@ def clashes(
         if row and row["there"] in _NOT_TO_HAVE and place.wheels:
             text = f"{line.origin} asks for {line.text}: {_said(line, row)}"
             yield conflict(RULE, text, log.cite("companions", row), _by_itself(line, row))
-        if row and row["there"] in (*_NOT_TO_HAVE, "source"):
-            # What is built by hand, or had elsewhere, is not bound by what its makers have.
+        if row and row["there"] in _NOT_TO_HAVE:
             continue
         chosen = choose(line.text, place, [each for each in beside if each != line], log.rules)
         against = [each for each in chosen.faults if not each.installs] if chosen else []
+        other = _built_for_another(line, beside)
+        if row and other:
+            text = f"{line.origin} asks for {line.text}, which is built for torch {other[0]}, and there is {_there(other[1])}"
+            instead = f"name the build for that torch in {line.origin}, or torch=={other[0]}.*"
+            yield conflict(RULE, text, log.cite("companions", row), instead)
+            continue
+        if row and row["there"] == "source":
+            # What is built by hand is bound by the card, and not by what its makers have.
+            against = [each for each in against if each.of_card]
         if chosen and against:
             said = "; ".join(each.text for each in against)
             better = choose(chosen.name, place, [each for each in beside if each != line], log.rules)
@@ -250,6 +262,16 @@ def clashes(
             note = f"; {row['note']}" if row and row.get("note") and not fits else ""
             text = f"{line.origin} asks for {line.text}: {chosen.name} {chosen.version} {said}{fits}{note}"
             yield conflict(RULE, text, log.cite("companions", against[0].row), _instead(chosen, better, line))
+
+
+def _built_for_another(line: Requirement, beside: Sequence[Requirement]) -> tuple[str, Requirement] | None:
+    """Return the torch that a pinned build names beside its version (2.1.2+pt24cu124), and the one that is there; None where they agree."""
+    found = _BUILT_FOR.search((required.exact(line.text) or "").partition("+")[2])
+    torch = next((each for each in beside if required.name(each.text) == "torch" and required.exact(each.text)), None)
+    if not found or torch is None:
+        return None
+    made = f"{found[1]}.{found[2]}"
+    return None if f"{(required.exact(torch.text) or '').partition('+')[0]}.".startswith(f"{made}.") else (made, torch)
 
 
 def of(line: Requirement, rules: Rules) -> Row | None:
@@ -341,7 +363,8 @@ def _by_itself(line: Requirement, row: Row) -> str:
 
 def _filled(text: str, line: Requirement) -> str:
     name = required.name(line.text)
-    return text.replace("{plain}", name.rpartition("-cu")[0] or name).replace("{name}", name)
+    text = text.replace("{plain}", name.rpartition("-cu")[0] or name).replace("{name}", name)
+    return text.replace("{pip}", "python -m pip").replace("of CUDA {major}", "of the CUDA of torch")
 
 
 def _capital(text: str) -> str:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 RULE = "frameworks.together"
 # How the builds of one release are told apart: 2.0.2+cu117, 2.0.2+cpu.
+_OF_CUDA = re.compile(r"nvidia-[a-z0-9-]+-cu(1[123])")
 _BUILD = re.compile(r"cu[0-9]{2,4}|cpu")
 _ANOTHER = "ask for another release of one of them, or give each an environment of its own"
 
@@ -118,10 +119,19 @@ def clashes(offer: Offer, contents: Contents, limits: Limits) -> list[Entry]:
             text = f"{each.origin} asks for {each.text}, which is built for {build}, and {ours}"
             same = f"name {name(each.text)}=={version}+{offer.variant} in {each.origin}, or the release of {build} of what it goes with"
             found.append(conflict(RULE, text, each.origin, same))
+        elif _other_cuda(each.text, offer):
+            text = f"{each.origin} asks for {each.text}, and {offer.title} brings CUDA {numeric_version.major(offer.cuda or '')}"
+            found.append(conflict(RULE, text, each.origin, _ANOTHER))
         elif offer.cuda and pins.is_unknown(offer, name(each.text)):
             text = f"{each.origin} asks for {each.text}, and which one {offer.title} brings is not known"
             found.append(conflict(RULE, text, each.origin, _ANOTHER))
     return found
+
+
+def _other_cuda(text: str, offer: Offer) -> bool:
+    """Say whether a requirement pins a library of another CUDA than the one that a release brings: nvidia-cudnn-cu12 beside cu118."""
+    found = _OF_CUDA.fullmatch(name(text))
+    return bool(found and offer.cuda and exact(text) and found[1] != numeric_version.major(offer.cuda))
 
 
 def _other_build(text: str, offer: Offer, contents: Contents) -> bool:
