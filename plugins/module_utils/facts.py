@@ -570,8 +570,8 @@ class Process(TypedDict):
     """Name of the program"""
 
 
-class Card(TypedDict):
-    """Card, as nvidia-smi describes it."""
+class _Card(TypedDict):
+    """Card, as nvidia-smi describes it: keys that are always there."""
 
     index: int
     """Index of nvidia-smi"""
@@ -659,6 +659,13 @@ class Card(TypedDict):
     """Reasons for which the clocks are lowered"""
     errors: dict[str, str]
     """Values that could not be read, by their place, in nvidia-smi's words"""
+
+
+class Card(_Card, total=False):
+    """Card, as nvidia-smi describes it."""
+
+    memory_used_mib: int | None
+    """Memory in use (MiB)"""
 
 
 class SmiData(TypedDict):
@@ -1235,8 +1242,8 @@ class Service(TypedDict):
     """State of the unit file; `not-found` where there is none"""
 
 
-class Fabric(TypedDict):
-    """NVSwitch fabric and RDMA."""
+class _Fabric(TypedDict):
+    """NVSwitch fabric and RDMA: keys that are always there."""
 
     manager_stale: bool | None
     """Whether the running Fabric Manager is another program than the one on disk"""
@@ -1246,6 +1253,13 @@ class Fabric(TypedDict):
     """Modules of interest that are loaded at each boot"""
     peermem_module: str | None
     """Name of nvidia-peermem for the next kernel"""
+
+
+class Fabric(_Fabric, total=False):
+    """NVSwitch fabric and RDMA."""
+
+    link_layers: list[str]
+    """What the ports of RDMA adapters speak"""
 
 
 class CardHolder(TypedDict):

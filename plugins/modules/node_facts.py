@@ -626,6 +626,11 @@ facts:
           description: "Name of nvidia-peermem for the next kernel."
           returned: always
           type: str
+        link_layers:
+          description: "What the ports of RDMA adapters speak."
+          returned: where it applies
+          type: list
+          elements: str
     in_use:
       description: "What runs that a change would end."
       returned: always

@@ -360,6 +360,7 @@ _VALUES: Tuple[Tuple[str, str, Tuple[str, ...]], ...] = (
     ("vbios", "text", ("vbios_version",)),
     ("minor_number", "integer", ("minor_number",)),
     ("memory_total_mib", "mebibytes", ("fb_memory_usage/total", "memory_usage/total")),
+    ("memory_used_mib", "mebibytes", ("fb_memory_usage/used", "memory_usage/used")),
     ("utilization_percent", "integer", ("utilization/gpu_util",)),
     ("fan_percent", "integer", ("fan_speed",)),
     ("performance_state", "text", ("performance_state",)),

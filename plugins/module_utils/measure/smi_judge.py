@@ -85,6 +85,8 @@ REST_PERCENT = 5
 ENOUGH_LANES = 8
 # How much of a card has to be busy for it to be at work: its link is then as fast as it becomes.
 AT_WORK_PERCENT = 90
+# Own rule: under full work a card that nothing slows is above half of its highest clock.
+SET_CLOCKS_SHARE = 0.5
 _SOFT_HEAT = "sw_thermal_slowdown"
 # Why a card is slower than its work asks for; a power cap in force is none of them, a card at full load meets its own.
 _SLOWED = {_SOFT_HEAT, smi_brake.EITHER, smi_brake.HEAT, smi_brake.BRAKE}
@@ -1130,6 +1132,33 @@ def computing(gpu: Card) -> List[Process]:
     return [process for process in gpu["processes"] if process.get("type") != "G"]
 
 
+def _judge_set_clocks(gpu: Card, _expected: Expected) -> List[Check]:
+    """A card that works runs at its clocks, unless something slows it: what is left are clocks that somebody set (-lgc, -ac)."""
+    now, most, slowed = gpu["clocks"]["sm_mhz"], gpu["clocks"]["sm_max_mhz"], gpu["throttle"]
+    busy = gpu["performance_state"] == "P0" and (gpu["utilization_percent"] or 0) >= AT_WORK_PERCENT
+    if not busy or not now or not most or slowed is None or set(slowed) & {*_SLOWED, "sw_power_cap"}:
+        return []
+    ok = now >= SET_CLOCKS_SHARE * most
+    text = (
+        f"the card works at {now} of its {most} MHz, and neither heat nor power slows it: its clocks are set lower (locked clocks, "
+        "application clocks)"
+    )
+    return [
+        checks.judged(
+            "gpu.clocks",
+            ok,
+            "warning",
+            gpu=label(gpu),
+            measured=now,
+            expected=most,
+            unit="MHz",
+            reason=None if ok else text,
+            action="configure",
+            remedy=f"'nvidia-smi -i {gpu.get('index')} -rgc' and 'nvidia-smi -i {gpu.get('index')} -rac' take set clocks back",
+        )
+    ]
+
+
 def _judge_idle(gpu: Card, expected: Expected) -> List[Check]:
     busy = computing(gpu)
     desktop = len(gpu["processes"]) - len(busy)
@@ -1265,6 +1294,7 @@ _STEPS: Tuple[Callable[[Card, Expected], List[Check]], ...] = (
     _judge_mig,
     _judge_compute_mode,
     _judge_licence,
+    _judge_set_clocks,
     _judge_idle,
     _judge_pcie,
 )

@@ -99,7 +99,7 @@ _SENTENCES: Tuple[Tuple[str, Trouble], ...] = (
         Trouble(
             "nvidia-smi was made for a newer system than this one (its C library is older)",
             "install",
-            "take the driver's packages of this system (gpuwright up); one of another system or a copied file is taken away before",
+            "install the driver's packages of this system; one of another system, or a copied file, is taken away before",
         ),
     ),
     (

@@ -16,6 +16,7 @@ MANAGER = "nvidia-fabricmanager.service"
 _MANAGER_PROGRAM = "/usr/bin/nv-fabricmanager"
 _MODULES = ("ib_umad", "nvidia_peermem")
 _AT_BOOT = "/etc/modules-load.d"
+_LINK_LAYERS = "/sys/class/infiniband/*/ports/*/link_layer"
 # Beside its own name the one under which Debian packs it.
 _PEERMEM_FILE = re.compile(r"^\S*/(nvidia(?:-current)?-peermem)\.ko", re.MULTILINE)
 
@@ -62,4 +63,11 @@ def observe(host: Host, kernel: str | None, shown: Mapping[str, Mapping[str, str
         "modules_loaded": [name for name in _MODULES if host.isdir("/sys/module/" + name)],
         "modules_at_boot": _at_boot(host),
         "peermem_module": _peermem_file(host, kernel),
+        "link_layers": _link_layers(host),
     }
+
+
+def _link_layers(host: Host) -> list[str]:
+    """What the ports of RDMA adapters speak (InfiniBand, Ethernet), each once."""
+    told = {(host.read(path, limit=64) or "").strip() for path in host.glob(_LINK_LAYERS)}
+    return sorted(told & {"InfiniBand", "Ethernet"})

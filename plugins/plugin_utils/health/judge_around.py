@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 #: Machines whose device nodes are their own driver's to make.
 _OWN_NODES = ("bare", "vm")
 #: PCI class of cards without a display output: those of data centres. They alone speak to each other over PCIe.
+# Own rules: a driver at rest takes less of a card.
+_HELD_MIB = 2048
+_HELD_SHARE = 0.1
 _CONTROLLER_3D = "0302"
 _NODES_REMEDY = (
     "sudo nvidia-modprobe -c N -u makes it (N: the number of the card); nvidia-persistenced does at each boot"
@@ -34,7 +37,37 @@ _UVM_REMEDY = (
 
 def judge_cards(view: View) -> list[Check]:
     """What is around the cards of this machine."""
-    return [_library(view), _nodes(view), *_compiler(view), *_peers(view)]
+    return [_library(view), _nodes(view), *_compiler(view), *_peers(view), *_held_memory(view)]
+
+
+# What programs left
+
+
+def _held_memory(view: View) -> Iterator[Check]:
+    """No memory of a card is held where no program computes: one that was killed by halves, or whose place of processes is another."""
+    if view.environment not in ("bare", "vm"):
+        return
+    for card in (view.get("smi.data") or {}).get("gpus") or ():
+        used, total = card.get("memory_used_mib"), card["memory_total_mib"]
+        rests = not card["processes"] and not card["utilization_percent"] and not card["mig"]["current"]
+        if not used or not total or not rests or card["errors"]:
+            continue
+        held = used > max(_HELD_MIB, total * _HELD_SHARE)
+        yield checks.judged(
+            "gpu.memory_held",
+            not held,
+            "warning",
+            gpu=f"{card['index']} ({card['pci_bus_id']})",
+            measured=used,
+            expected=0,
+            unit="MiB",
+            reason=f"{used} of {total} MiB of the card's memory are held, and no program on it is seen: one ended by halves holds it"
+            if held
+            else None,
+            action="restart_app",
+            remedy="sudo fuser -v /dev/nvidia* names what has it open: end these programs (kill -9 PID), or restart the containers and "
+            "services that they are of; where none is left reset the card, or reboot",
+        )
 
 
 # What programs find

@@ -42,6 +42,20 @@ def judge_peermem(view: View, stack: Stack) -> list[Check]:
     cards = [gpu for gpu in view.get("pci.gpus") or () if gpu.get("class") == _CONTROLLER_3D]
     if not cards or not view.get("pci.network_adapters") or loaded:
         return []
+    if view.get("driver.loaded_modules") == "proprietary" and "InfiniBand" in (view.get("fabric.link_layers") or ()):
+        return [
+            checks.failed(
+                "driver.peermem",
+                "warning",
+                measured=loaded,
+                expected=True,
+                reason="InfiniBand does not reach the cards' memory (GPUDirect RDMA): nvidia-peermem is not loaded, and the proprietary "
+                "modules have no DMA-BUF in its place",
+                action="configure",
+                remedy="modprobe nvidia_peermem, and a line nvidia_peermem in a file of /etc/modules-load.d (nvidia_driver_peermem: true "
+                "has gpuwright up do both); or take the open modules (--want driver-modules=open)",
+            )
+        ]
     reason = (
         "there are RDMA adapters beside data-centre cards, and nvidia-peermem is not loaded: set nvidia_driver_peermem where "
         "the InfiniBand stack does not use DMA-BUF (it does with the open kernel modules and Linux 5.12 or newer)"

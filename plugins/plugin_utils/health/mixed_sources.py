@@ -37,7 +37,7 @@ _PACKAGERS = (
 _DRIVER = ("nvidia-driver", "xorg-x11-drv-nvidia", "nvidia-modprobe")
 _MODULE = "nvidia-driver"
 _ID = "packages.mixed"
-#: Systems that NVIDIA has a repository for each release of (https://developer.download.nvidia.com/compute/cuda/repos). Others take that of
+#: Systems that NVIDIA has a repository for each release of (compat/upstreams.yaml). Others take that of
 #: a release that is near.
 _WITH_THEIR_OWN = re.compile(r"ubuntu(?:20|22|24|26)04|debian1[0-3]|rhel(?:8|9|10)")
 #: Where the archives of Debian and Ubuntu lie on every mirror, and their releases.

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
+from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import ABOUT
 
 from ..model.stack import Image, NewerImage, Stack
 from ..rules import Row, Rules, cite, companions
@@ -41,13 +42,6 @@ _READ_IN_PART = "13.0"
 # https://github.com/NVIDIA/nvidia-docker/issues/1768 (2023-07-21)
 _DELETED_BEFORE = "11.0"
 _OF_CARD = "frameworks.card"
-# Images of others, by the end of their names: what they have, and where its release stands in a tag.
-_OTHERS = (
-    ("pytorch/pytorch", "pytorch", re.compile(r"(\d+\.\d+\.\d+)-cuda(\d+)\.(\d+)-")),
-    ("tensorflow/tensorflow", "tensorflow", re.compile(r"(\d+\.\d+\.\d+)-gpu()()")),
-    ("vllm/vllm-openai", "vllm", re.compile(r"v(\d+\.\d+\.\d+(?:\.post\d+)?)()()")),
-    ("lmsysorg/sglang", "sglang", re.compile(r"v(\d+\.\d+\.\d+(?:\.post\d+)?)()()")),
-)
 _CUDA_IN_TAG = re.compile(r"(?:cuda|cu)-?(1[0-9])\.?([0-9])(?![0-9])")
 _RELEASE_TAG = re.compile(r"\d\d\.\d\d(?=-)")
 
@@ -212,17 +206,19 @@ def _no_such_tag(tag: str, asked: _Asked) -> tuple[str, bool | None] | None:
 
 def _framework_in(repository: str, tag: str, rules: Rules) -> FrameworkWish | None:
     """Return the framework that an image of somebody else has, by its tag: of vLLM and SGLang the torch that they are for."""
-    for name, package, pattern in _OTHERS:
-        found = pattern.match(tag) if repository.endswith(name) else None
+    for row in rules["images"]["others"]:
+        found = re.match(row["tag"], tag) if repository.endswith(row["repository"]) else None
         if found is None:
             continue
-        if package in ("pytorch", "tensorflow"):
-            variant = f"cu{found[2]}{found[3]}" if found[2] else None
-            return FrameworkWish(package, f"=={found[1]}", variant)
-        torch = next(
-            (each.text for each in companions.needs(package, found[1], rules) if each.text.startswith("torch==")), ""
-        )
-        return FrameworkWish("pytorch", torch.removeprefix("torch")) if torch else None
+        named = found.groupdict()
+        if not row["brings"]:
+            cuda = named.get("cuda")
+            return FrameworkWish(
+                row["framework"], f"=={named['release']}", f"cu{cuda.replace('.', '')}" if cuda else None
+            )
+        needs = [each.text for each in companions.needs(row["brings"], named["release"], rules)]
+        pin = next((each for each in needs if each.startswith(f"{ABOUT[row['framework']].package}==")), "")
+        return FrameworkWish(row["framework"], f"=={pin.partition('==')[2]}") if pin else None
     return None
 
 
@@ -230,9 +226,9 @@ def _of_others(reference: str, repository: str, tag: str, asked: _Asked) -> Verd
     """Return why an image of somebody else does not run, by what its tag says: the CUDA, and the release of a framework; else None."""
     wished = _framework_in(repository, tag, asked.rules)
     if wished is not None:
-        room, cards, arch = FRAMEWORKS[wished.name], asked.machine.cards, asked.machine.arch
+        room, machine = FRAMEWORKS[wished.name], asked.machine
         offers = [each for some in room.offers(wished, asked.rules, cpu=False) for each in some if each.cuda]
-        told = [room.card_reasons(each, cards, arch, Log(asked.rules)) for each in offers]
+        told = [room.card_reasons(each, machine.cards, machine.arch, Log(asked.rules)) for each in offers]
         against = [[each for each in entries if each["rule"] == _OF_CARD] for entries in told]
         # Of which build it is a tag need not tell.
         if against and all(against):
@@ -307,6 +303,7 @@ def _alike(tag: str, cuda: str | None, asked: _Asked) -> str | None:
     newer = re.sub(r"cudnn\d*", "cudnn", rest)
     same = (
         [each for each in tags if each.endswith((f"-{rest}", f"-{newer}"))]
+        or [each for each in tags if f"-{newer}-" in each]
         or [each for each in tags if each.endswith(system)]
         or tags
     )

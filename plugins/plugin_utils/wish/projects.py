@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 from urllib.parse import unquote, urlsplit
 
+from ...module_utils.frameworks import ABOUT
 from ..model import given_file, local_path
 from ..model.errors import BadInput
 from ..model.wish import Project, Requirement
@@ -63,9 +64,11 @@ _BUILT = re.compile(
 )
 _FOR_TORCH = re.compile(r"(?:torch|pt)(\d)\.?(\d{1,2})")
 _FOR_CUDA = re.compile(r"cu(\d{2,3})")
-_TORCH = re.compile(r"^\s*(?P<text>(?P<name>torch)==(?P<version>[\d.]+)\S*)", re.MULTILINE)
+_TORCH = re.compile(r"^[ \t]*(?P<text>(?P<name>torch)==(?P<version>[\d.]+)\S*)", re.MULTILINE)
 # A package and its version in a file of conda: pytorch=2.1.0, pytorch::pytorch==2.1.0=py3.10_cuda11.8, tensorflow-gpu=2.4.*
-_CONDA = re.compile(r"^\s*-\s*(?:[\w-]+::)?(?P<name>[\w-]+)\s*={1,2}\s*(?P<version>\d[\w.]*)", re.MULTILINE | re.ASCII)
+_CONDA = re.compile(
+    r"^[ \t]*-[ \t]*(?:[\w-]+::)?(?P<name>[\w-]+)[ \t]*={1,2}[ \t]*(?P<version>\d[\w.]*)", re.MULTILINE | re.ASCII
+)
 _COMMENT = re.compile(r"(^|\s)#.*$")
 # The keys of constraints and of variants, by requirement, in a table of our own; pyproject.toml has none.
 _LIMITS, _VARIANTS = "gpuwright-constraints", "gpuwright-variants"
@@ -496,11 +499,13 @@ def _of_conda(path: Path) -> list[str]:
     pins = {found["name"]: found["version"].removesuffix(".*") for found in _CONDA.finditer(_text(path))}
     cuda = pins.get("pytorch-cuda") or pins.get("cudatoolkit") or pins.get("cuda-version")
     variant = f"+cu{cuda.replace('.', '')[:3]}" if cuda and cuda[:1].isdigit() else ""
-    names = {"pytorch": "torch", "tensorflow-gpu": "tensorflow"}
+    # conda has names of its own for what has CUDA in it: tensorflow-gpu.
+    version = {name.removesuffix("-gpu"): each for name, each in pins.items()}
     found = [
-        f"{names.get(name, name)}=={pins[name]}{variant if name == 'pytorch' else ''}"
-        for name in ("pytorch", "torch", "tensorflow", "tensorflow-gpu", "jax", "jaxlib")
-        if name in pins
+        f"{about.package}=={version[name]}{variant if about.local else ''}"
+        for about in ABOUT.values()
+        for name in dict.fromkeys((about.name, about.package))
+        if name in version
     ]
     python = ".".join(pins["python"].split(".")[:2]) if "python" in pins else ""
     return [*found, *([f"python={python}"] if python else [])]

@@ -328,3 +328,84 @@ def test_an_old_look_has_nothing_to_say(facts: Any) -> None:
     assert told["driver.libcuda"] == "skip"
     assert "host.names" not in told
     assert checks.verdict(judge.judge(facts)) == "pass"
+
+
+# What programs left, and what somebody set
+
+
+@pytest.mark.parametrize(
+    ("used", "changes", "status"),
+    [
+        (78_000, {}, "warn"),
+        (900, {}, "pass"),
+        (78_000, {"processes": [{"pid": 7, "name": "python3", "type": "C", "used_mib": 70_000}]}, None),
+        (78_000, {"utilization_percent": 40}, None),
+    ],
+)
+def test_memory_that_no_program_holds_is_told(facts: Any, used: int, changes: Any, status: str | None) -> None:
+    (card,) = facts["smi"]["data"]["gpus"]
+    rests = {
+        **card,
+        "processes": [],
+        "utilization_percent": 0,
+        "memory_used_mib": used,
+        "memory_total_mib": 81_559,
+        **changes,
+    }
+    checks_ = found(facts, "gpu.memory_held", smi={"data": {"gpus": [rests]}})
+    assert [check["status"] for check in checks_] == ([status] if status else [])
+    assert all("fuser" in check["remedy"] for check in checks_ if status == "warn")
+
+
+@pytest.mark.parametrize(
+    ("now", "throttle", "status"),
+    [(345, [], "warn"), (1_700, [], "pass"), (345, ["sw_power_cap"], None), (345, None, None)],
+)
+def test_clocks_that_somebody_set_are_told_of_a_card_at_work(
+    facts: Any, now: int, throttle: Any, status: str | None
+) -> None:
+    (card,) = facts["smi"]["data"]["gpus"]
+    works = {**card, "performance_state": "P0", "utilization_percent": 99, "throttle": throttle}
+    works["clocks"] = {**card["clocks"], "sm_mhz": now, "sm_max_mhz": 1_980}
+    told = [check["status"] for check in found(facts, "gpu.clocks", smi={"data": {"gpus": [works]}})]
+    assert told == ([status] if status else [])
+
+
+# Engines, their toolkit, and what keeps containers from the cards
+
+
+@pytest.mark.parametrize(
+    ("written", "reason"),
+    [
+        ({"hosts": ["tcp://0.0.0.0:2375"]}, "names hosts"),
+        ({"graph": "/data"}, "has graph"),
+        ({"storage-driver": "devicemapper"}, "storage driver devicemapper"),
+        ({}, "Docker does not run (failed)"),
+    ],
+)
+def test_an_engine_that_failed_is_told_whoever_wishes_it(facts: Any, written: Any, reason: str) -> None:
+    failed = {"services": {"docker.service": {"active": "failed", "enabled": "enabled"}}}
+    docker = {"docker": {"installed": True, "active": False, "daemon_json": written}}
+    (check,) = found(facts, "container.engine", None, containers=docker, **failed)
+    assert (check["status"], reason in check["reason"]) == ("fail", True)
+
+
+def test_packages_of_the_toolkit_are_of_one_version(facts: Any) -> None:
+    versions = {"libnvidia-container1": "1.17.8-1", "nvidia-container-toolkit": "1.20.0-1"}
+    (check,) = found(facts, "container.toolkit", None, packages={"installed": versions})
+    assert (check["status"], "1.17.8" in check["reason"], "1.20.0" in check["reason"]) == ("warn", True, True)
+
+
+@pytest.mark.parametrize(("denied", "status"), [(True, "warn"), (False, "pass"), (None, None)])
+def test_selinux_that_keeps_containers_from_the_cards_is_told(
+    facts: Any, denied: bool | None, status: str | None
+) -> None:
+    seen = {"podman": {"version": "5.6.0"}, "docker": {"installed": False}}
+    known = {} if denied is None else {"devices_denied": denied}
+    told = [check["status"] for check in found(facts, "container.selinux", None, containers={**seen, **known})]
+    assert told == ([status] if status else [])
+
+
+def test_a_mode_that_nvidias_runtime_does_not_know_is_told(facts: Any) -> None:
+    (check,) = found(facts, "container.runtime", None, containers={"runtime": {"no_cgroups": False, "mode": "crio"}})
+    assert (check["status"], 'mode = "crio"' in check["reason"]) == ("fail", True)

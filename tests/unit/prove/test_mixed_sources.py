@@ -88,3 +88,40 @@ def test_another_packagers_driver_beside_nvidias_is_told(
     for left in ("cuda", name):
         rule = {"file": "/x.repo", "entry": "exclude", "packages": ["*nvidia*"], "except": [], "source": left}
         assert mixed(facts, system, ours, theirs, hides=[rule]) == []
+
+
+def test_nvidias_source_of_another_release_alone_is_told(facts: Any) -> None:
+    ubuntu = {"id": "ubuntu", "version": "24.04", "family": "debian", "codename": "noble"}
+    (check,) = mixed(facts, ubuntu, cuda("ubuntu1804"))
+    assert "ubuntu1804, and this is ubuntu2404" in str(check["reason"])
+    assert mixed(facts, {**ubuntu, "version": "25.10", "codename": "questing"}, cuda("ubuntu2404")) == [], (
+        "it has none of its own"
+    )
+
+
+@pytest.mark.parametrize(
+    ("suite", "uri", "told"),
+    [
+        ("groovy", "http://archive.ubuntu.com/ubuntu", True),
+        ("jammy-updates", "http://mirror.example/ubuntu/", True),
+        ("noble-security", "http://archive.ubuntu.com/ubuntu", False),
+        ("jammy", "https://download.docker.com/linux/ubuntu", False),
+        ("stable", "http://archive.ubuntu.com/ubuntu", False),
+    ],
+)
+def test_the_archive_of_another_release_is_told(facts: Any, suite: str, uri: str, told: bool) -> None:
+    row = {**source(uri), "suites": [suite]}
+    seen = nodes.merged(
+        facts, {"os": {"id": "ubuntu", "version": "24.04", "codename": "noble"}, "packages": {"sources": [row]}}
+    )
+    reasons = [str(check["reason"]) for check in judge.judge(seen) if check["id"] == "packages.mixed"]
+    assert ["this system is noble" in reason for reason in reasons] == ([True] if told else [])
+
+
+def test_a_module_of_dnf_that_is_switched_off_brings_no_second_driver(facts: Any) -> None:
+    rows = [
+        cuda("rhel9", name="cuda-rhel9-x86_64"),
+        source("http://example.org/el/9", name="rpmfusion-nonfree-updates"),
+    ]
+    assert [check["status"] for check in mixed(facts, ROCKY, *rows)] == ["warn"]
+    assert mixed(facts, ROCKY, *rows, disabled_modules=["nvidia-driver"]) == []

@@ -86,6 +86,7 @@ def test_what_pip_does_not_know_to_go_together_is_held_together(asked: Callable[
     assert "torchcodec<=0.7.0" in held(asked("torch==2.8.0", "torchcodec"))
     assert not [each for each in held(asked("torch==2.14.1", "torchcodec")) if "torchcodec" in each]
     assert "setuptools<82" in held(asked("torch==2.8.0", "tensorboard==2.20.0"))
+    assert "setuptools<82" in held(asked("torch==2.8.0", "tensorboard==2.20.0", "setuptools"))
     assert "setuptools<82" not in held(asked("torch==2.8.0", "tensorboard"))
 
 
@@ -285,3 +286,22 @@ def test_what_a_toolkit_would_have_to_compile_is_named(
     answer = resolve("RTX 3090", "ubuntu-22.04", "cuda=12.1", f"project={path}", "python=3.10")
     (text,) = [entry["text"] for entry in answer["warnings"] if entry["rule"] == "frameworks.toolkit"]
     assert ("deepspeed would have to be compiled with it: wish cuda=11.8" in text) == named
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        (("torch==2.5.1", "torch-scatter==2.1.2+pt24cu124"), "built for torch 2.4, and there is 2.5.1"),
+        (("torch==2.4.1", "torch-scatter==2.1.2+pt24cu124"), None),
+        (("torch==2.3.1", "transformers==5.10.0"), "transformers 5.10.0 is for torch >=2.4"),
+        (("torch==2.6.0", "numba==0.58.0", "numpy==2.1.0"), "numba 0.58.0 is for numpy >=1.21,<1.26"),
+        (("tensorflow==2.16.1", "tf-keras==2.15.1"), "tf-keras 2.15.1 is for tensorflow >=2.15,<2.16"),
+        (("torch==2.4.0", "nvidia-cudnn-cu12==8.9.7.29"), "nvidia-cudnn-cu12==8.9.7.29"),
+    ],
+)
+def test_what_does_not_go_with_a_framework_is_refused(
+    asked: Callable[..., Any], lines: tuple[str, ...], told: str | None
+) -> None:
+    conflicts = asked(*lines).get("conflicts") or []
+    assert bool(conflicts) == bool(told)
+    assert not told or told in conflicts[0]["text"]

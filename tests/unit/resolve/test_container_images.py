@@ -120,6 +120,49 @@ def test_where_no_image_fits_auto_is_refused_with_the_reason(rules: Any) -> None
     assert (conflict["rule"], "container-image=auto" in conflict["text"]) == ("container-toolkit.images", True)
 
 
+# tags that there are not ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("tag", "why", "instead"),
+    [
+        (
+            "12.2.0-base-ubuntu24.04",
+            "no image of CUDA 12.2 for ubuntu24.04, which begins with CUDA 12.5",
+            "12.2.2-base-ubuntu22.04",
+        ),
+        ("11.8-base-ubuntu22.04", "have the whole release", "11.8.0-base-ubuntu22.04"),
+        ("12.4.1-cudnn8-devel-ubuntu22.04", "has no cudnn8-devel", "12.4.1-cudnn-devel-ubuntu22.04"),
+        ("12.4.1-devel", "no tag without its system", "12.4.1-devel-ubuntu22.04"),
+        ("10.2-cudnn7-devel-ubuntu18.04", "older than 11.0 were deleted", "12."),
+    ],
+)
+def test_a_tag_of_nvidia_cuda_that_is_not_there_is_refused(resolve: Resolve, tag: str, why: str, instead: str) -> None:
+    (conflict,) = resolve("GeForce RTX 3090", "ubuntu-22.04", "driver=570", f"container-image=nvidia/cuda:{tag}")[
+        "conflicts"
+    ]
+    assert why in conflict["text"]
+    assert f"container-image=docker.io/nvidia/cuda:{instead}" in conflict["remedy"]
+
+
+@pytest.mark.parametrize(
+    ("card", "image", "why"),
+    [
+        ("GeForce RTX 5090", "pytorch/pytorch:2.5.1-cuda12.4-cudnn9-runtime", "torch 2.5.1+cu124 has no code"),
+        ("GeForce RTX 5090", "pytorch/pytorch:2.7.1-cuda12.8-cudnn9-runtime", None),
+        ("GeForce RTX 5090", "vllm/vllm-openai:v0.8.0", "has no code"),
+        ("GeForce RTX 5090", "vllm/vllm-openai:v0.10.0", None),
+        ("GeForce RTX 3090", "pytorch/pytorch:2.5.1-cuda12.4-cudnn9-runtime", None),
+        ("GeForce GTX 1080", "somebody/program:1.0-cuda13.0", "its CUDA 13.0 has no code"),
+    ],
+)
+def test_an_image_of_somebody_else_is_held_against_the_card_by_its_tag(
+    resolve: Resolve, card: str, image: str, why: str | None
+) -> None:
+    told = resolve(card, "ubuntu-22.04", "driver=580", f"container-image={image}").get("conflicts") or []
+    assert [why in each["text"] for each in told] == ([True] if why else [])
+
+
 # held against driver and cards ---------------------------------------------------------------------------
 
 
