@@ -87,6 +87,8 @@ ENOUGH_LANES = 8
 AT_WORK_PERCENT = 90
 # Own rule: under full work a card that nothing slows is above half of its highest clock.
 SET_CLOCKS_SHARE = 0.5
+# Own rule: a card that draws less of its limit has come to rest between the reading of its use and that of its clocks.
+WORKING_POWER_SHARE = 0.25
 _SOFT_HEAT = "sw_thermal_slowdown"
 # Why a card is slower than its work asks for; a power cap in force is none of them, a card at full load meets its own.
 _SLOWED = {_SOFT_HEAT, smi_brake.EITHER, smi_brake.HEAT, smi_brake.BRAKE}
@@ -1135,7 +1137,8 @@ def computing(gpu: Card) -> List[Process]:
 def _judge_set_clocks(gpu: Card, _expected: Expected) -> List[Check]:
     """A card that works runs at its clocks, unless something slows it: what is left are clocks that somebody set (-lgc, -ac)."""
     now, most, slowed = gpu["clocks"]["sm_mhz"], gpu["clocks"]["sm_max_mhz"], gpu["throttle"]
-    busy = gpu["performance_state"] == "P0" and (gpu["utilization_percent"] or 0) >= AT_WORK_PERCENT
+    draws = gpu["power_limit_w"] and (gpu["power_draw_w"] or 0) >= WORKING_POWER_SHARE * gpu["power_limit_w"]
+    busy = draws and gpu["performance_state"] == "P0" and (gpu["utilization_percent"] or 0) >= AT_WORK_PERCENT
     if not busy or not now or not most or slowed is None or set(slowed) & {*_SLOWED, "sw_power_cap"}:
         return []
     ok = now >= SET_CLOCKS_SHARE * most

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 #: Machines whose device nodes are their own driver's to make.
 _OWN_NODES = ("bare", "vm")
-#: PCI class of cards without a display output: those of data centres. They alone speak to each other over PCIe.
 # Own rules: a driver at rest takes less of a card.
 _HELD_MIB = 2048
 _HELD_SHARE = 0.1
+#: PCI class of cards without a display output: those of data centres. They alone speak to each other over PCIe.
 _CONTROLLER_3D = "0302"
 _NODES_REMEDY = (
     "sudo nvidia-modprobe -c N -u makes it (N: the number of the card); nvidia-persistenced does at each boot"

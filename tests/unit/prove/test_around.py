@@ -358,14 +358,21 @@ def test_memory_that_no_program_holds_is_told(facts: Any, used: int, changes: An
 
 
 @pytest.mark.parametrize(
-    ("now", "throttle", "status"),
-    [(345, [], "warn"), (1_700, [], "pass"), (345, ["sw_power_cap"], None), (345, None, None)],
+    ("now", "throttle", "draws", "status"),
+    [
+        (345, [], 250, "warn"),
+        (1_700, [], 600, "pass"),
+        (345, ["sw_power_cap"], 250, None),
+        (345, None, 250, None),
+        (345, [], 70, None),  # at rest by then
+    ],
 )
 def test_clocks_that_somebody_set_are_told_of_a_card_at_work(
-    facts: Any, now: int, throttle: Any, status: str | None
+    facts: Any, now: int, throttle: Any, draws: int, status: str | None
 ) -> None:
     (card,) = facts["smi"]["data"]["gpus"]
     works = {**card, "performance_state": "P0", "utilization_percent": 99, "throttle": throttle}
+    works |= {"power_draw_w": draws, "power_limit_w": 700}
     works["clocks"] = {**card["clocks"], "sm_mhz": now, "sm_max_mhz": 1_980}
     told = [check["status"] for check in found(facts, "gpu.clocks", smi={"data": {"gpus": [works]}})]
     assert told == ([status] if status else [])
