@@ -570,8 +570,8 @@ class Process(TypedDict):
     """Name of the program"""
 
 
-class _Card(TypedDict):
-    """Card, as nvidia-smi describes it: keys that are always there."""
+class Card(TypedDict):
+    """Card, as nvidia-smi describes it."""
 
     index: int
     """Index of nvidia-smi"""
@@ -579,6 +579,8 @@ class _Card(TypedDict):
     """Number of the device file"""
     memory_total_mib: int | None
     """Memory (MiB)"""
+    memory_used_mib: int | None
+    """Memory in use (MiB)"""
     utilization_percent: int | None
     """Utilization of the card (percent)"""
     fan_percent: int | None
@@ -659,13 +661,6 @@ class _Card(TypedDict):
     """Reasons for which the clocks are lowered"""
     errors: dict[str, str]
     """Values that could not be read, by their place, in nvidia-smi's words"""
-
-
-class Card(_Card, total=False):
-    """Card, as nvidia-smi describes it."""
-
-    memory_used_mib: int | None
-    """Memory in use (MiB)"""
 
 
 class SmiData(TypedDict):

@@ -44,7 +44,8 @@ def held(answer: Any) -> list[str]:
 # the table ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", [row["name"] for row in TABLES["packages"]])
+# A wish for nvidia-tensorrt is one for TensorRT itself.
+@pytest.mark.parametrize("name", [row["name"] for row in TABLES["packages"] if row["name"] != "nvidia-tensorrt"])
 def test_each_is_told_what_it_is_and_what_a_person_does(resolve: Resolve, name: str) -> None:
     (entry,) = resolve("GeForce RTX 4090", "ubuntu-22.04", name)["conflicts"]
     assert entry["rule"] == "frameworks.by-hand"
