@@ -53,8 +53,8 @@ _PACKED = re.compile(
 _SUFFIX = re.compile(r"\.(gguf|safetensors|bin|pth|pt)$", re.IGNORECASE)
 #: Words beside the whole name of another model after which it no longer has that model's shape: it drafts for it, sees, was cut from it.
 _OTHER_SHAPE = re.compile(
-    r"^(?:eagle|draft|drafter|dflash|dspark|speculator|speculative|medusa|mtp|lora|adapter|moe|pruned|reap|embed|embedding|reranker|"
-    r"vision|video|image|audio|speech|omni|multimodal|vl|vla|llava|blip|onevision|ocr|tts|asr|clip|internvl|assistant|diffusion)$"
+    r"^(?:eagle|draft|drafter|dflash|dspark|speculator|speculative|medusa|mtp|dflare|domino|vispec|lora|adapter|moe|pruned|reap|embed|embedding|reranker|"
+    r"vision|video|image|audio|speech|omni|multimodal|vl|vla|llava|blip|instructblip|ovis|onevision|ocr|tts|asr|clip|internvl|assistant|diffusion)$"
 )
 #: How alike a family has to be that is misspelt by a letter or two: lama, mistrall.
 _MISSPELT = 0.85
@@ -97,8 +97,14 @@ def read(text: str) -> Read | None:
 
 def _row(name: str) -> tables.Row | None:
     index = tables.names()
-    keys = (_text(key) for key in (_whole(name), _key(name), _key(_VERSION.sub("-", name))))
-    return next((_all()[index[key]] for key in keys if key in index), None)
+    at = index.get(_text(_whole(name)), index.get(_text(_key(name))))
+    if at is None:
+        # A version behind the size is another training of one shape, but what was tuned from a model may have been from another one.
+        size = _SIZE.search(name)
+        front, behind = (name[: size.end()], name[size.end() :]) if size else ("", name)
+        at = index.get(_text(_key(front + _VERSION.sub("-", behind))))
+        at = at if at is not None and at < len(tables.models()) else None
+    return None if at is None else _all()[at]
 
 
 def _without_owner(text: str) -> str:

@@ -58,6 +58,8 @@ def test_a_name_as_it_stands_elsewhere_is_read_with_its_format(text: str) -> Non
         # Words stand between a family that says which one it is and the size.
         ("somebody/Llama-3.1-Wizard-5-70B", "llama-3.1-70b"),
         ("somebody/Qwen3-Deep-30B-A3B-Preview", "qwen3-30b-a3b"),
+        ("IFM/K2-Think-V2", None),  # another model than K2-Think
+        ("swiss-ai/Apertus-v1.5-8B", None),  # which stands before the size says which Apertus it is
         ("somebody/Llama-3.1-Wizard-13B", None),  # no Llama 3.1 has that size
         ("somebody/Falcon-Wizard-7B", None),  # which Falcon?
         ("somebody/Gemma-3k-4B", None),  # another family
