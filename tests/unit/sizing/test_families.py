@@ -452,6 +452,27 @@ def test_what_layers_with_states_have_to_say_is_asked_for(name: str, change: dic
         config.read({**ROWS[name]["config"], **change}, "x")
 
 
+def test_a_layer_that_keeps_one_token_of_128_has_matrices_for_it() -> None:
+    """DeepSeek-V4: what makes one of many, beside those of a layer that looks at a window alone."""
+    row = ROWS["deepseek-v4-flash"]["config"]
+    layers, hidden, head = row["num_hidden_layers"], row["hidden_size"], row["head_dim"]
+
+    def counted(*ratios: int) -> float:
+        return config.read({**row, "compress_ratios": [*ratios, *[0] * (layers - len(ratios))]}, "x").counted
+
+    assert counted(128, 128) - counted() == 2 * 2 * hidden * head
+    index, index_heads = row["index_head_dim"], row["index_n_heads"]
+    indexer = index_heads * (row["q_lora_rank"] * index + hidden)
+    assert counted(4) - counted() == 4 * hidden * (head + index) + indexer
+
+
+@pytest.mark.parametrize(
+    ("name", "layers"), [("t5-base", 24), ("flan-t5-xl", 48), ("bart-large", 24), ("whisper-large-v3", 64)]
+)
+def test_layers_that_read_and_that_write_are_all_layers(name: str, layers: int) -> None:
+    assert models.find(name).layers == layers
+
+
 def test_configurations_as_their_makers_have_them_give_what_the_names_do() -> None:
     """Gemma 3n within that of a model that sees and hears; Grok 2 under the name of another family; Zamba2 that lists its layers."""
     e4b = ROWS["gemma-3n-e4b"]["config"]

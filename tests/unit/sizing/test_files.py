@@ -140,6 +140,29 @@ def test_a_quantised_model_is_as_large_as_its_files(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(("kind", "held"), [(np.int32, 8), (np.uint8, 2)])
+@pytest.mark.parametrize("name", ["qweight", "weight_packed"])
+def test_weights_that_are_packed_count_each(name: str, kind: Any, held: int, tmp_path: Path) -> None:
+    tensors = {f"model.layers.0.mlp.up_proj.{name}": np.zeros((32, 512), kind)}
+    found = models.named(str(directory(tmp_path / "m", None, tensors)))
+    assert architecture.parameters(found.shape) == 32 * 512 * held
+
+
+#: Elements of two bits less than a byte are packed.
+@pytest.mark.parametrize(
+    ("kind", "bits"), [("F4", 4), ("F6_E2M3", 6), ("F6_E3M2", 6), ("F8_E8M0", 8), ("BF16", 16), ("C64", 64)]
+)
+def test_each_kind_of_element_has_its_bits(kind: str, bits: int, tmp_path: Path) -> None:
+    size = 32 * 64 * bits // 8
+    said = json.dumps({"x": {"dtype": kind, "shape": [32, 64], "data_offsets": [0, size]}}).encode()
+    path = tmp_path / "x.safetensors"
+    path.write_bytes(struct.pack("<Q", len(said)) + said + bytes(size))
+    assert headers.safetensors(path).tensors[0].bytes == size
+    path.write_bytes(struct.pack("<Q", len(said)) + said.replace(b"[32, 64]", b"[32, 65]") + bytes(size))
+    with pytest.raises(BadInput):
+        headers.safetensors(path)
+
+
 def test_a_cache_of_the_hub_has_its_snapshot_read(tmp_path: Path) -> None:
     cache = tmp_path / "models--org--name"
     directory(cache / "snapshots" / "aaa", {**CONFIG, "num_hidden_layers": 1}, arrays(matrices(1)))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpuwright.sizing import answer, architecture, config, formats, memory, models, timing
+from gpuwright.sizing import answer, architecture, cards, config, fitting, formats, memory, models, timing
 from gpuwright.sizing.architecture import Architecture
 from gpuwright.sizing.layout import Layout
 from gpuwright.sizing.units import GB, GIB
@@ -63,6 +63,7 @@ def test_model_states_are_those_of_the_zero_paper(row: dict[str, Any]) -> None:
         ("fp32", "sgd", 8),
         ("fp32", "sgd-momentum", 12),
         ("bf16", "adamw", 8),
+        ("mixed", "adafactor", 8.01),  # the weights twice, gradients, and a row and a column for each matrix
         ("fp32", "adamw-8bit", 10.03),  # two states of a byte, a scale of 4 bytes for 256 of each
     ],
 )
@@ -450,12 +451,18 @@ def test_behind_the_layers_an_adapter_keeps_no_input_of_the_output_layer() -> No
     [
         *(memory.Part("any", 1, 1, 1, ""), memory.Memory(), memory.Training(), memory.Inference(), Layout()),
         *(timing.Measured(), timing.Step(1, 1, 1, 1), answer.Question("7B", memory.Inference())),
+        fitting.Found(cards.known()["A10"], Layout(), memory.Training(), memory.Memory()),
+        fitting.Wanted(models.find("7B"), memory.Training()),
     ],
     ids=lambda made: str(type(made).__name__),
 )
 def test_what_a_search_shares_between_cards_cannot_be_changed(made: Any) -> None:
     with pytest.raises(FrozenInstanceError):
         setattr(made, fields(made)[0].name, None)
+
+
+def test_one_sequence_is_trained_on_at_once_where_nobody_says() -> None:
+    assert (memory.Training().batch, memory.Training().micro) == (1, 1)
 
 
 def test_of_a_pipeline_the_fullest_stage_counts_and_no_stage_is_both_of_its_ends() -> None:
