@@ -321,7 +321,19 @@ def test_a_name_its_configuration_and_its_files_need_the_same(name: str, tmp_pat
 
 
 @pytest.mark.parametrize(
-    "name", ["bert-large", "bge-m3", "vit-base", "clip-vit-base-patch32", "flux.1-dev", "sdxl", "sd1.5"]
+    "name",
+    [
+        "bert-large",
+        "bge-m3",
+        "vit-base",
+        "clip-vit-base-patch32",
+        "flux.1-dev",
+        "sdxl",
+        "sd1.5",
+        "qwen-image",
+        "sam-vit-huge",
+        "ltx-video",
+    ],
 )
 def test_what_writes_no_text_has_memory_and_no_tokens_a_second(name: str) -> None:
     found = answer.size(answer.Question(model=name, job=memory.Inference(context=77), card="H100 SXM5 80GB"))
@@ -353,6 +365,12 @@ def test_what_changes_nothing_is_no_other_choice() -> None:
     assert [each["option"] for each in found["changes"]] == ["--weights fp8", "--weights int4"]
     assert "offload" not in found["conflicts"][0]["remedy"]
     assert found["model"]["image"] == 1024
+
+
+def test_of_a_video_it_is_said_what_is_not_counted() -> None:
+    found = answer.size(answer.Question(model="wan2.1-t2v-14b", job=memory.Inference(), card="H100 SXM5 80GB"))
+    (part,) = (each for each in found["memory"] if each["name"] == "activations")
+    assert (part["value"], part["text"]) == (0, "what making and decoding a video takes is not counted")
 
 
 def test_what_writes_no_text_is_not_offloaded() -> None:
@@ -412,7 +430,7 @@ def test_qwen_of_2023_says_the_width_of_both_halves() -> None:
     assert architecture.parameters(config.read(document, "x")) == ROWS["qwen1.5-72b"]["parameters"]
 
 
-@pytest.mark.parametrize("name", ["mamba-2.8b", "jamba-v0.1", "lfm2-1.2b", "flan-t5-xl"])
+@pytest.mark.parametrize("name", ["mamba-2.8b", "jamba-v0.1", "lfm2-1.2b", "flan-t5-xl", "step3"])
 def test_training_of_layers_that_keep_a_state_or_write_what_another_text_says_is_refused(name: str) -> None:
     with pytest.raises(BadInput, match="has layers whose training is not counted"):
         answer.size(answer.Question(model=name, job=memory.Training(), card="H100 SXM5 80GB"))
