@@ -94,7 +94,8 @@ _PATTERNS: Tuple[Tuple[str, str], ...] = (
     ("only_data_centre", r"NVRM: Open nvidia\.ko is only ready for use on Data Center GPUs"),
     ("card_not_supported", r"NVRM: .{0,120}is not supported by the NVIDIA"),
     ("needs_older_branch", r"NVRM: .{0,120}supported through the NVIDIA .{1,12} Legacy"),
-    ("firmware_missing", r"nvidia " + _PLACE + r": Direct firmware load for nvidia/\S{1,80} failed with error"),
+    # gsp_log_….bin is not shipped: it only names what the firmware itself logs.
+    ("firmware_missing", r"nvidia " + _PLACE + r": Direct firmware load for nvidia/(?!\S{0,60}/gsp_log_)\S{1,80} failed with error"),
     ("firmware_missing", r"NVRM: RmFetchGspRmImages: No firmware image found"),
     ("other_firmware", _OF_CARD + r"GSP firmware .{0,40}version mismatch: "),
     ("host_memory", r"NVRM: .{0,200}Out of memory \[NV_ERR_NO_MEMORY\] .{0,40}returned from kgsp"),

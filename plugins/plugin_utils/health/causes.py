@@ -66,7 +66,9 @@ def _causes(symptom: Check, found: Sequence[Check], rows: Sequence[Row]) -> Iter
 
 
 def _is_of(symptom: Check, cause: Check, row: Row) -> bool:
-    """Whether a row speaks of such a symptom; one with a name, of what the cause measured."""
+    """Whether a row speaks of such a symptom and such a cause; one with a name, of what the cause measured."""
+    if not re.search(row.get("because", ""), cause["reason"] or ""):
+        return False
     if not row.get("where"):
         return True
     found = re.search(row["where"], symptom["reason"] or "")

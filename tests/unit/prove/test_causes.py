@@ -55,6 +55,14 @@ def test_a_linux_driver_inside_windows_hides_what_windows_has() -> None:
     assert remedies(found) == ["mend host.linux_driver"]
 
 
+def test_a_card_that_sleeps_for_good_explains_that_it_fell_off_the_bus_and_no_other_fault_does() -> None:
+    off_the_bus = bad("kernel.xid", reason="Xid 79: the card has fallen off the bus")
+    asleep = bad("kernel.module", reason="the card does not come out of its sleep (D3cold)")
+    assert remedies(told(off_the_bus, asleep)) == ["mend kernel.module"]
+    assert len(remedies(told(off_the_bus, bad("kernel.module", reason="the driver nouveau holds a card")))) == 2
+    assert len(remedies(told(bad("kernel.xid", reason="Xid 48: double bit error"), asleep))) == 2
+
+
 def test_a_cut_is_one_line() -> None:
     names = ("driver.version_match", "driver.next_kernel", "driver.lock", "smi.runs")
     seals = (
