@@ -73,6 +73,7 @@ def named(text: str) -> Named:
         f"no model is called {text!r}",
         [
             *(f"did you mean {each}?" for each in names.nearest(text)[:5]),
+            *(f"a mixture of the size that its name says: gpuwright size {each}" for each in names.mixtures(text)[:2]),
             *([f"by the size that its name says: gpuwright size {said}"] if said else ()),
             "or give parameters (7B), a config.json, the files of weights, or the shape: " + _EXAMPLE,
         ],

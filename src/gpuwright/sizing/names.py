@@ -61,6 +61,8 @@ _MISSPELT = 0.85
 #: So many letters between a family and its size are no word: they name another family.
 _LETTERS = 2
 _SIZE = re.compile(r"(?<![a-z0-9.])(?:(\d+)x)?(\d+(?:\.\d+)?)([mbt])(?![a-z0-9.])")
+#: The size of a mixture: so many experts of a size, or all parameters and those that a token goes through.
+_MIXTURE = re.compile(r"(?<![a-z0-9.])(?:\d+x\d+(?:\.\d+)?b|\d+(?:\.\d+)?b-a\d+(?:\.\d+)?b)(?![a-z0-9.])")
 _UNITS = {"m": 1e6, "b": 1e9, "t": 1e12}
 
 
@@ -178,6 +180,12 @@ def nearest(text: str) -> list[str]:
         return round(far), strange, own
 
     return [str(row["name"]) for row in sorted(near, key=distance)]
+
+
+def mixtures(text: str) -> list[str]:
+    """Mixtures that are called by the size that a name says (30B-A3B, 8x7B), of whatever family."""
+    found = _MIXTURE.search(_parted(text)[0])
+    return [name for name in map(tables.called, tables.models()) if found and name.endswith(found[0])]
 
 
 def size(text: str) -> str:

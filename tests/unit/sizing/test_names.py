@@ -112,6 +112,15 @@ def test_an_unknown_name_that_says_its_size_gets_the_command_that_answers(text: 
 
 
 @pytest.mark.parametrize(
+    ("text", "first"),
+    [("Foo-30B-A3B", "qwen3-30b-a3b"), ("Foo-8x7B-v0.1", "mixtral-8x7b"), ("Foo-30B", None), ("Foo-3x9B", None)],
+)
+def test_an_unknown_mixture_gets_one_of_its_size(text: str, first: str | None) -> None:
+    assert next(iter(names.mixtures(text)), None) == first
+    assert first is None or models.named(first).shape.experts
+
+
+@pytest.mark.parametrize(
     "text", ["zebertus-70b", "barn", "albert-xlarge-v2", "zephyr-7b-beta", "org/Some-Thing-9B", "-7B", ""]
 )
 def test_what_is_of_no_family_here_gets_no_likeness_of_letters(text: str) -> None:
