@@ -69,12 +69,12 @@ ABOUT = About(
     program=_PROGRAM,
     releases=("cupy", "releases"),
     variants="wheels",
-    variant_in_name=r"cupy-(cuda\d+)x",
+    variant_in_name=r"cupy-(cuda\d+)x?",
     local=True,
     cpu=False,
     listed=False,
     # All are the same module: one that another installation left hides the other.
-    one_of=r"cupy(-cuda\d+x)?",
+    one_of=r"cupy(-cuda\d+x?)?",
     # What it compiles stays in memory. Its import makes the directory of its cache all the same, in a home that may not be there: this one
     # is there.
     environment={"CUPY_CACHE_IN_MEMORY": "1", "CUPY_CACHE_DIR": "/"},

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -50,7 +51,9 @@ def _held_memory(view: View) -> Iterator[Check]:
     for card in (view.get("smi.data") or {}).get("gpus") or ():
         used, total = card.get("memory_used_mib"), card["memory_total_mib"]
         rests = not card["processes"] and not card["utilization_percent"] and not card["mig"]["current"]
-        if not used or not total or not rests or card["errors"]:
+        # The memory of superchips is the system's as well: its files and programs lie there too.
+        shared = re.search(r"G[HB]\d+", str(card["name"]))
+        if not used or not total or not rests or shared or card["errors"]:
             continue
         held = used > max(_HELD_MIB, total * _HELD_SHARE)
         yield checks.judged(

@@ -340,6 +340,7 @@ def test_an_old_look_has_nothing_to_say(facts: Any) -> None:
         (900, {}, "pass"),
         (78_000, {"processes": [{"pid": 7, "name": "python3", "type": "C", "used_mib": 70_000}]}, None),
         (78_000, {"utilization_percent": 40}, None),
+        (40_000, {"name": "NVIDIA GH200 480GB"}, None),
     ],
 )
 def test_memory_that_no_program_holds_is_told(facts: Any, used: int, changes: Any, status: str | None) -> None:

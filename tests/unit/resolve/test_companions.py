@@ -298,6 +298,7 @@ def test_what_a_toolkit_would_have_to_compile_is_named(
         (("torch==2.6.0", "numba==0.58.0", "numpy==2.1.0"), "numba 0.58.0 is for numpy >=1.21,<1.26"),
         (("tensorflow==2.16.1", "tf-keras==2.15.1"), "tf-keras 2.15.1 is for tensorflow >=2.15,<2.16"),
         (("torch==2.4.0", "nvidia-cudnn-cu12==8.9.7.29"), "nvidia-cudnn-cu12==8.9.7.29"),
+        (("torch==2.4.0", "nvidia-cudnn-cu12==9.5.1.17"), "2.4.0+cu121 goes with nvidia-cudnn-cu12==9.1.0.70"),
     ],
 )
 def test_what_does_not_go_with_a_framework_is_refused(

@@ -85,6 +85,7 @@ def test_pytorch_is_read_as_pip_would_be_told(want: str, specifier: str, variant
         ("cupy", "cupy", "", None),
         ("cupy=14.1", "cupy", "==14.1.*", None),
         ("cupy-cuda13x==14.2.0", "cupy", "==14.2.0", "cuda13"),
+        ("cupy-cuda117==10.6.0", "cupy", "==10.6.0", "cuda117"),
         ("cupy=14.2.0+cuda12", "cupy", "==14.2.0", "cuda12"),
         ("lmdb", "lmdb", "", None),
         ("py-lmdb==2.3.0", "lmdb", "==2.3.0", None),

@@ -454,7 +454,11 @@ def _search(
     lines = companions.known(limits.required, log.rules)
     for offers in FRAMEWORKS[framework.name].offers(framework, log.rules, cpu=support is None):
         fitting = []
-        for offer in [each for each in offers if not beside or _compiled_by(each, beside)]:
+        # First what is of the same CUDA as what is beside it: what is said of it, where none fits, is the reason.
+        of_cuda = sorted(
+            offers, key=lambda offer: any(required.other_cuda(each.text, offer) for each in limits.required)
+        )
+        for offer in [each for each in of_cuda if not beside or _compiled_by(each, beside)]:
             python, reasons = _python(offer, there, machine, wish, log)
             if reasons and log.trial:
                 continue

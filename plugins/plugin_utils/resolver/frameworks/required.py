@@ -119,7 +119,7 @@ def clashes(offer: Offer, contents: Contents, limits: Limits) -> list[Entry]:
             text = f"{each.origin} asks for {each.text}, which is built for {build}, and {ours}"
             same = f"name {name(each.text)}=={version}+{offer.variant} in {each.origin}, or the release of {build} of what it goes with"
             found.append(conflict(RULE, text, each.origin, same))
-        elif _other_cuda(each.text, offer):
+        elif other_cuda(each.text, offer):
             text = f"{each.origin} asks for {each.text}, and {offer.title} brings CUDA {numeric_version.major(offer.cuda or '')}"
             found.append(conflict(RULE, text, each.origin, _ANOTHER))
         elif offer.cuda and pins.is_unknown(offer, name(each.text)):
@@ -128,7 +128,7 @@ def clashes(offer: Offer, contents: Contents, limits: Limits) -> list[Entry]:
     return found
 
 
-def _other_cuda(text: str, offer: Offer) -> bool:
+def other_cuda(text: str, offer: Offer) -> bool:
     """Say whether a requirement pins a library of another CUDA than the one that a release brings: nvidia-cudnn-cu12 beside cu118."""
     found = _OF_CUDA.fullmatch(name(text))
     return bool(found and offer.cuda and exact(text) and found[1] != numeric_version.major(offer.cuda))
