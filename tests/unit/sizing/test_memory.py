@@ -221,6 +221,11 @@ def test_a_tied_output_layer_is_in_the_last_stage_too() -> None:
     assert first == last
 
 
+def test_scales_that_are_quantised_again_take_an_eighth_of_a_bit() -> None:
+    """QLoRA (arXiv:2305.14314), section 3: 0.5 bits a parameter become 0.127."""
+    assert formats.FORMATS["nf4"].bits == pytest.approx(4.127, abs=0.0005)
+
+
 def test_qlora_stores_matrices_in_four_bits_and_the_rest_in_sixteen() -> None:
     """Llama 3.1 8B: 6.98 B parameters in matrices, 1.05 B in the embedding and the output layer."""
     shape = models.find("llama-3.1-8b")
