@@ -184,10 +184,10 @@ def _nodes(specification: CdiSpecification, facts: Facts) -> Iterator[str]:
 def _parts(path: str, names: set[str], facts: Facts) -> Iterator[str]:
     """A difference in the MIG devices, which are named by the card's number and their own."""
     listed = sections.instances(facts)
-    if listed is None:
-        return
-    parts, there = sum(map(len, listed.values())), sum(":" in name for name in names)
-    if there != parts:
+    # Where nvidia-smi was not asked for them by name, its document has their numbers.
+    of_document = sum(len(card["mig"].get("devices", ())) for card in sections.cards(facts))
+    parts, there = sum(map(len, listed.values())) if listed else of_document, sum(":" in name for name in names)
+    if (listed is not None or of_document) and there != parts:
         yield f"{path} has {there} MIG devices, and the cards have {parts}"
 
 

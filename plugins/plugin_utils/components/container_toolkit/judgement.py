@@ -29,10 +29,9 @@ _NO_CGROUPS = "containers of root are not let to the cards (NVML: Insufficient P
 #: NVIDIA/nvidia-container-toolkit, internal/config/cli.go: from this version on `.real` is taken off where there is no such file.
 _FINDS_LDCONFIG = "1.15.0"
 #: NVIDIA/libnvidia-container, release 1.8.0 and issue 111: cgroup v2.
-_PACKAGES = (
-    *("nvidia-container-toolkit", "nvidia-container-toolkit-base"),
-    *("libnvidia-container-tools", "libnvidia-container1"),
-)
+_TOOLKIT, _BASE = "nvidia-container-toolkit", "nvidia-container-toolkit-base"
+_PACKAGES = (_TOOLKIT, _BASE, "libnvidia-container-tools", "libnvidia-container1")
+_WITHOUT_HOOK = "1.18"
 #: How the cards may get in (NVIDIA/nvidia-container-toolkit, internal/info/auto.go and cmd/nvidia-container-runtime).
 _MODES = ("auto", "legacy", "csv", "cdi", "jit-cdi")
 #: What dockerd does not start with (docs.docker.com: deprecated features; daemon configuration).
@@ -73,7 +72,7 @@ def judge(view: View, stack: Stack) -> list[Check]:
     return [
         _docker(cast("Docker", docker), knows=engine == "docker", toolkit=toolkit_there),
         *_runs(view, engine),
-        *_of_one_version(view),
+        *_packages(view, cast("Docker", docker)),
         *_runtime(view, of_docker=engine == "docker" or bool(docker.get("active"))),
         *([_containerd(view)] if engine == "containerd" else []),
         *_control_groups(view),
@@ -84,23 +83,41 @@ def judge(view: View, stack: Stack) -> list[Check]:
     ]
 
 
-def _of_one_version(view: View) -> Iterator[Check]:
-    """The packages of the toolkit are of one version: each knows the words of its own release of the others alone."""
+def _packages(view: View, docker: Docker) -> Iterator[Check]:
+    """The packages of the toolkit are of one version, since each knows the words of its own release alone, and the one with the hook is
+    there where Docker has its runtime.
+    """
     there = view.get("packages.installed") or {}
     versions = {name: there[name] for name in _PACKAGES if name in there}
     if not versions:
         return
     told = ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
     several = len({numeric_version.upstream(version) for version in versions.values()}) > 1
+    reason = (
+        f"the packages of the toolkit are of several versions: {told}"
+        if several
+        else _without_hook(view, versions, docker)
+    )
     yield checks.judged(
         "container.toolkit",
-        not several,
+        reason is None,
         "warning",
         measured=sorted(set(versions.values())),
-        reason=f"the packages of the toolkit are of several versions: {told}" if several else None,
+        reason=reason,
         action="install",
         remedy=f"{UP} (--want container-toolkit), or install all of them in one version; a hold (apt-mark showhold) may keep one back",
     )
+
+
+def _without_hook(view: View, versions: Mapping[str, str], docker: Docker) -> str | None:
+    """Why containers of Docker do not start: before 1.18 the runtime calls the hook of another package (release notes of 1.18.0)."""
+    base = numeric_version.upstream(versions.get(_BASE, ""))
+    by_cdi = (view.get("containers.runtime") or {}).get("mode") in ("cdi", "jit-cdi")
+    if _TOOLKIT in versions or not base or by_cdi or numeric_version.at_least(base, _WITHOUT_HOOK):
+        return None
+    if not of_docker.has_runtime(docker):
+        return None
+    return f"Docker knows the NVIDIA runtime, and {_TOOLKIT}, which has its hook, is not installed: no container with cards starts"
 
 
 def _denied(view: View, *, podman: bool) -> Iterator[Check]:
