@@ -50,7 +50,8 @@ def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("number", _ENDED, ids=["Ctrl-C", "kill -9"])
 @pytest.mark.parametrize("moment", _MOMENTS)
 def test_it_is_told_what_was_so(machine: Node, state: Path, moment: str, number: signal.Signals) -> None:
-    if moment == _REPORT or (moment == _PROVE and number is signal.SIGKILL):  # there is work, whatever the run before came to
+    # There is work, whatever the run before came to.
+    if moment == _REPORT or (moment == _PROVE and number is signal.SIGKILL):
         machine.shell("rm -f /etc/modprobe.d/gpuwright-nouveau.conf; update-initramfs -u -k $(uname -r)")
     before = _runs(machine, state)
     process, end = _begin(machine, state, asks=moment == _QUESTION)
