@@ -491,6 +491,22 @@ def test_layers_that_read_and_that_write_are_all_layers(name: str, layers: int) 
     assert models.find(name).layers == layers
 
 
+def test_a_file_that_says_nothing_of_its_convolution_has_one_over_four_tokens() -> None:
+    said = {**ROWS["jamba-v0.1"]["config"], "mamba_d_conv": 4}
+    unsaid = {key: value for key, value in said.items() if key != "mamba_d_conv"}
+    assert config.read(unsaid, "x") == config.read(said, "x")
+    assert config.read({**said, "mamba_d_conv": 5}, "x") != config.read(said, "x")
+
+
+def test_layers_that_keep_keys_are_whole_ones() -> None:
+    """Gemma 4: one of six looks at all tokens; of those that keep keys, as many as are whole."""
+    row = ROWS["gemma-4-e4b"]["config"]
+    kept = config.read({**row, "num_kv_shared_layers": row["num_kv_shared_layers"] + 1}, "x").kept
+    keeping = row["num_hidden_layers"] - row["num_kv_shared_layers"] - 1
+    assert [each.layers for each in kept] == [keeping - keeping // 6, keeping // 6]
+    assert keeping % 6
+
+
 def test_configurations_as_their_makers_have_them_give_what_the_names_do() -> None:
     """Gemma 3n within that of a model that sees and hears; Grok 2 under the name of another family; Zamba2 that lists its layers."""
     e4b = ROWS["gemma-3n-e4b"]["config"]

@@ -62,6 +62,11 @@ def test_a_shape_that_is_assumed_has_about_the_parameters_that_were_told(told: s
     assert architecture.parameters(shape) == pytest.approx(layers, rel=0.25)
 
 
+def test_the_smallest_shape_has_a_head() -> None:
+    found = models.find("50k")
+    assert (found.hidden, found.heads, found.head_dim) == (64, 1, 64)
+
+
 def test_an_assumed_shape_has_the_proportions_of_models_that_are_there() -> None:
     for told, name in (("6.7B", "llama-2-7b"), ("13B", "llama-2-13b"), ("70B", "llama-3-70b")):
         assumed, real = models.find(told), models.find(name)
