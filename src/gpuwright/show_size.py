@@ -9,7 +9,7 @@ from gpuwright.sizing.cost_answer import usd
 from gpuwright.sizing.units import GIB
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from gpuwright.size_there import Fleet
     from gpuwright.sizing.answer import Answer, Change, Option, Price
@@ -33,7 +33,7 @@ def page(found: Answer) -> None:
             console.out(console.table(rows, (title, "", ""), width=width))
     if found["changes"]:
         cells = [change(each) for each in found["changes"]]
-        console.out(console.table(cells, ("what would change it", "a card", "option"), width=width))
+        console.out(console.table(cells, ("what would change it", "a card", "then it", "option"), width=width))
     sources.show(width)
     console.out(f"tables of {found['updated']}")
 
@@ -89,11 +89,16 @@ def _verdict(found: Answer, width: int) -> None:
     console.out(console.paragraph(f"{name}: {job(found)}", width=width))
     console.out(console.paragraph(f"a card holds {_between(found['needed'])}{_most(found)}", width=width))
     for row in found.get("conflicts", ()):
-        console.out(console.paragraph(f"{row['text']}; remedy: {row['remedy']}", width=width))
+        console.out(console.paragraph(refusal(row), width=width))
     if found["one"] and found["one"]["helps"]:
         console.out(console.paragraph(f"on one: {' or '.join(found['one']['helps'])}", width=width))
     for row in found["warnings"]:
         console.out(console.paragraph(row["text"], bullet="warning: ", width=width))
+
+
+def refusal(row: Mapping[str, str]) -> str:
+    """Why it does not fit, and what would help."""
+    return f"{row['text']}; remedy: {row['remedy']}"
 
 
 def first(found: Answer) -> str:
@@ -217,8 +222,8 @@ def option(each: Option) -> tuple[str, ...]:
 
 
 def change(each: Change) -> tuple[str, ...]:
-    """The cells of another choice."""
-    return each["change"], gib(each["bytes_per_card"]), each["option"]
+    """The cells of another choice, with whether the job fits then."""
+    return each["change"], gib(each["bytes_per_card"]), _FITS[each["fits"]][0], each["option"]
 
 
 def spread(row: Figure) -> str:

@@ -64,7 +64,7 @@ def size(found: Answer) -> str:
         _figures("The machine", found["machine"]),
         {
             "title": "What would change it",
-            "head": ("", "a card", "option"),
+            "head": ("", "a card", "then it", "option"),
             "rows": [show_size.change(each) for each in found["changes"]],
             "numbers": (1,),
         },
@@ -75,7 +75,7 @@ def size(found: Answer) -> str:
         verdict=show_size.first(found),
         tone="no" if found["one"] and found["one"]["fits"] == "no" else found["fits"],
         recommended=_recommended(found),
-        notes=[row["text"] for row in [*found.get("conflicts", ()), *found["warnings"]]],
+        notes=[*map(show_size.refusal, found.get("conflicts", ())), *(row["text"] for row in found["warnings"])],
         bar=_bar(found),
         plot=None,
         tables=[table for table in tables if table["rows"]],
