@@ -59,6 +59,7 @@ class Expected(TypedDict, total=False):
     usual_power_limit_w: float
     compute_mode: str
     persistence: bool
+    clocks_set: bool
     mig: bool
     ecc: bool
     idle: bool
@@ -123,7 +124,7 @@ def judge(data: SmiData, expected: Expected) -> List[Check]:
             ``max_temperature_c``, ``max_memory_temperature_c``,
             ``power_limit_w``, ``compute_mode``, ``persistence``, ``mig``, ``ecc`` (bool), ``idle`` (bool: nobody should
             compute now), ``under_load`` (bool: the card is kept busy while asking), ``settings`` (what is wished of one card, by its
-            bus id: ``power_limit_w``, ``compute_mode``, ``persistence``, ``ecc``).
+            bus id: ``power_limit_w``, ``compute_mode``, ``persistence``, ``ecc``, ``clocks_set``: whether clocks are).
     """
     data = without_ignored(data, expected.get("ignore"))
     gpus: List[Card] = data["gpus"]
@@ -1134,12 +1135,19 @@ def computing(gpu: Card) -> List[Process]:
     return [process for process in gpu["processes"] if process.get("type") != "G"]
 
 
-def _judge_set_clocks(gpu: Card, _expected: Expected) -> List[Check]:
+def _judge_set_clocks(gpu: Card, expected: Expected) -> List[Check]:
     """A card that works runs at its clocks, unless something slows it: what is left are clocks that somebody set (-lgc, -ac)."""
     now, most, slowed = gpu["clocks"]["sm_mhz"], gpu["clocks"]["sm_max_mhz"], gpu["throttle"]
     draws = gpu["power_limit_w"] and (gpu["power_draw_w"] or 0) >= WORKING_POWER_SHARE * gpu["power_limit_w"]
     busy = draws and gpu["performance_state"] == "P0" and (gpu["utilization_percent"] or 0) >= AT_WORK_PERCENT
-    if not busy or not now or not most or slowed is None or set(slowed) & {*_SLOWED, "sw_power_cap"}:
+    if (
+        expected.get("clocks_set")
+        or not busy
+        or not now
+        or not most
+        or slowed is None
+        or set(slowed) & {*_SLOWED, "sw_power_cap"}
+    ):
         return []
     ok = now >= SET_CLOCKS_SHARE * most
     text = (

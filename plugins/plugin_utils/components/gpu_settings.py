@@ -127,6 +127,7 @@ def _proven(settings: Settings) -> smi_judge.Expected:
         "compute_mode": settings.get("compute_mode"),
         "ecc": settings.get("ecc"),
         "persistence": settings.get("persistence"),
+        "clocks_set": any(settings.get(name) for name in ("clocks", "application_clocks")) or None,
     }
     return cast("smi_judge.Expected", {name: value for name, value in wished.items() if value is not None})
 

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
+from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi_judge
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components import gpu_settings
 from ansible_collections.gpuwright.node.plugins.plugin_utils.health import judge
 from tests.unit.plan import nodes
 
@@ -372,11 +374,14 @@ def test_clocks_that_somebody_set_are_told_of_a_card_at_work(
     facts: Any, now: int, throttle: Any, draws: int, status: str | None
 ) -> None:
     (card,) = facts["smi"]["data"]["gpus"]
-    works = {**card, "performance_state": "P0", "utilization_percent": 99, "throttle": throttle}
+    works: Any = {**card, "performance_state": "P0", "utilization_percent": 99, "throttle": throttle}
     works |= {"power_draw_w": draws, "power_limit_w": 700}
     works["clocks"] = {**card["clocks"], "sm_mhz": now, "sm_max_mhz": 1_980}
     told = [check["status"] for check in found(facts, "gpu.clocks", smi={"data": {"gpus": [works]}})]
     assert told == ([status] if status else [])
+    # Of clocks that are wished (gpu_settings_cards) nobody is warned.
+    wished = smi_judge.judge_gpu(works, gpu_settings._proven({"clocks": [210, 345]}))
+    assert not [check for check in wished if check["id"] == "gpu.clocks"]
 
 
 # Engines, their toolkit, and what keeps containers from the cards
