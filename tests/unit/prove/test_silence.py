@@ -161,9 +161,19 @@ def parted(facts: Any) -> Any:
     (place,) = facts["pci"]["gpus"]
     own = [node("/dev/nvidiactl"), *(node(f"/dev/nvidia{number}") for number in range(8))]
     version = data["driver_version"]
+    parts = [
+        f"{number}:{part}" for number, card in enumerate(data["gpus"]) for part in range(len(card["mig"]["devices"]))
+    ]
     return nodes.merged(
         facts,
         {
+            "containers": {
+                "cdi": {
+                    "specifications": [
+                        {"path": "/var/run/cdi/nvidia.yaml", "driver": version, "devices": [*parts, "all"]}
+                    ]
+                }
+            },
             "pci": {"gpus": [{**place, "bus_id": card["pci_bus_id"]} for card in data["gpus"]]},
             "smi": {"data": {**data, "gpus": [{**card, "persistence_mode": True} for card in data["gpus"]]}},
             "driver": {"loaded_version": version, "user_version": version, "nodes": own},
