@@ -105,7 +105,8 @@ def exact(text: str) -> str | None:
 def clashes(offer: Offer, contents: Contents, limits: Limits) -> list[Entry]:
     """Return why a release cannot be beside what else has to be in its environment."""
     found = []
-    if limits.cuda and offer.cuda and numeric_version.major(offer.cuda) != limits.cuda:
+    of_another = bool(limits.cuda and offer.cuda and numeric_version.major(offer.cuda) != limits.cuda)
+    if of_another and offer.cuda:
         text = f"{offer.title} is built with CUDA {numeric_version.major(offer.cuda)}, {limits.cuda_of} with CUDA {limits.cuda}"
         found.append(conflict(RULE, text, "the wheels of both", "give each an environment of its own"))
     for each in limits.required:
@@ -119,7 +120,7 @@ def clashes(offer: Offer, contents: Contents, limits: Limits) -> list[Entry]:
             text = f"{each.origin} asks for {each.text}, which is built for {build}, and {ours}"
             same = f"name {name(each.text)}=={version}+{offer.variant} in {each.origin}, or the release of {build} of what it goes with"
             found.append(conflict(RULE, text, each.origin, same))
-        elif other_cuda(each.text, offer):
+        elif other_cuda(each.text, offer) and not of_another:  # else that is what it follows from
             text = f"{each.origin} asks for {each.text}, and {offer.title} brings CUDA {numeric_version.major(offer.cuda or '')}"
             found.append(conflict(RULE, text, each.origin, _ANOTHER))
         elif offer.cuda and pins.is_unknown(offer, name(each.text)):
