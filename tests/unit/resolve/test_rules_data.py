@@ -141,6 +141,13 @@ def test_every_source_of_a_row_is_explained_and_says_what_where_and_when(path: P
             assert (ROOT / source["ref"]).is_file(), key
 
 
+def test_no_model_is_confirmed_by_general_knowledge_alone() -> None:
+    for name in ("models", "members"):
+        content = tables(COMPAT / f"sizing/{name}.yaml")
+        known = {key for key, source in content["sources"].items() if "general knowledge" in str(source)}
+        assert [row for row in content["rows"] if row["confirmed"] and set(row["source"]) <= known] == []
+
+
 def test_only_the_upstreams_name_addresses_to_load_from() -> None:
     hosts = ("developer.download.nvidia", "download.pytorch.org", "nvidia.github.io")
     for path in FILES:
