@@ -248,7 +248,7 @@ def _between(row: Figure) -> str:
 
 def gib(count: float) -> str:
     """Bytes in powers of two, as cards have them."""
-    return f"{count / GIB:,.1f} GiB"
+    return f"{count / 2**20:.3g} MiB" if 0 < count < 0.05 * GIB else f"{count / GIB:,.1f} GiB"
 
 
 def _mark(row: Figure, sources: show.Sources) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypedDict
 
@@ -127,14 +128,18 @@ def _of_tight(found: Found) -> str:
 
 
 def _of_share(found: Found) -> str:
-    """An engine takes a share of a card, and no more where more is there."""
+    """An engine takes a share of a card, and no more where more is there; nor can it be told one that is in use as it starts."""
     if found.fits == "no" or not isinstance(found.job, memory.Inference):
         return ""
-    share, takes = found.memory.value / found.card.room, engines.takes(found.job.engine)
-    if share <= takes:
+    engine, room = engines.called(found.job.engine), found.card.room / GIB
+    share = (found.memory.value / GIB - engine.started) / room
+    if share <= engine.takes:
         return ""
-    asked = min(share + 0.02, 0.99)
-    return f"{found.job.engine} takes {takes:g} of a card and does not start where that is too little: --gpu-memory-utilization {asked:.2f}"
+    asked = min(math.ceil(share * 100), math.floor((1 - engine.started / room) * 100)) / 100
+    return (
+        f"{engine.name} takes {engine.takes:g} of a card and does not start where that is too little: "
+        f"--gpu-memory-utilization {asked:.2f}"
+    )
 
 
 def _of_products(found: Found) -> str:

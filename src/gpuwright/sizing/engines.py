@@ -9,8 +9,6 @@ from gpuwright.sizing import formats, tables
 
 #: As `--engine` takes them, the most usual one first.
 NAMES = ("vllm", "trt-llm", "llama.cpp", "transformers")
-#: Share of a card that an engine takes where nobody tells it another: vLLM's `gpu_memory_utilization`, as its documentation has it.
-_TAKES = {NAMES[0]: 0.9}
 
 
 @dataclass(frozen=True)
@@ -33,6 +31,8 @@ class Engine:
         by_layers: whether whole layers are laid on each of several cards, which compute one after the other.
         chunk: tokens of prompts that go through the model at once; 0 for all of them.
         samples: sequences whose next token it chooses at once as it starts, to see what is left for the cache; 0 for those of the job.
+        takes: the share of a card that it takes where nobody tells it another.
+        started: GiB of a card that are in use as it starts, of which it takes none.
         low: the least of the estimate that it may be, as a factor.
         high: the most.
     """
@@ -52,6 +52,8 @@ class Engine:
     by_layers: bool
     chunk: int
     samples: int
+    takes: float
+    started: float
     low: float
     high: float
 
@@ -63,11 +65,6 @@ def called(name: str) -> Engine:
     return Engine(
         **{key: row[key] for key in row if key not in ("confirmed", "source", "chunk")}, chunk=row["chunk"] or 0
     )
-
-
-def takes(name: str) -> float:
-    """The share of a card that the engine of this name takes where nobody tells it another."""
-    return _TAKES.get(name, 1.0)
 
 
 def usual(weights: formats.Format, *, offload: bool = False) -> str:

@@ -198,9 +198,10 @@ def size(text: str) -> str:
 
 
 def _bare(text: str) -> str:
-    """The name without the place, the owner in whose repository it is, and what it is as a file."""
-    parts = _PLACE.sub("", text.strip()).split("/")
-    return _SUFFIX.sub("", parts[1] if len(parts) > 1 else parts[0])
+    """The name without the place, the owner in whose repository it is, and what it is as a file; a size alone has its owner's name."""
+    owner, *names = _PLACE.sub("", text.strip()).split("/")
+    name = _SUFFIX.sub("", names[0] if names else owner)
+    return f"{owner}-{name}" if names and _SIZE.fullmatch(name.lower()) else name
 
 
 def _normal(text: str) -> str:

@@ -71,6 +71,13 @@ def test_a_page_is_no_wider_than_one(words: tuple[str, ...], gpuwright: Callable
     assert "fit" in " ".join(said.splitlines()[:2])
 
 
+@pytest.mark.parametrize("words", QUESTIONS, ids=" ".join)
+def test_what_a_card_holds_is_not_shown_as_nothing(words: tuple[str, ...], gpuwright: Callable[..., Any]) -> None:
+    found = gpuwright("size", *words, "--json").json
+    empty = [part["name"] for part in found["memory"] if not part["value"]]
+    assert gpuwright("size", *words).out.count(" 0.0 GiB ") == len(empty)
+
+
 def test_the_verdict_comes_first_and_says_how_much_of_what(gpuwright: Callable[..., Any]) -> None:
     said = gpuwright("size", "llama-3.1-8b", "--gpu", "4090").out
     assert said.startswith("yes: fits on GeForce RTX 4090: 18.0 GiB of 23.7 GiB a card; from $0.")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gpuwright.errors import BadInput
-from gpuwright.sizing import answer, architecture, cards, formats, memory, models, timing
+from gpuwright.sizing import advice, answer, architecture, cards, engines, fitting, formats, memory, models, timing
 from gpuwright.sizing.answer import Question
 from gpuwright.sizing.layout import Layout
 from gpuwright.sizing.units import GIB
@@ -628,3 +628,24 @@ def test_what_vllm_refuses_as_long_as_it_is_not_told_of_the_whole_card_is_said(
     found = answer.size(answer.Question(model=model, job=job, card="A100 SXM4 80GB", count=1))
     texts = [each["text"] for each in found["warnings"]]
     assert any("--gpu-memory-utilization 0.9" in text for text in texts) == said
+
+
+@pytest.mark.parametrize(
+    "card", [cards.known()[name] for name in ("A10", "GeForce RTX 3090", "A100 SXM4 80GB", "B200 SXM")], ids=str
+)
+def test_the_share_that_vllm_is_told_holds_the_job_and_is_free_as_it_starts(card: cards.Card) -> None:
+    in_use, told = engines.called("vllm").started * GIB, 0
+    for share in range(80, 100):
+        shape = models.find(f"{share * card.room / 200 / 1e6:.0f}M")
+        held = memory.inference(shape, memory.Inference(context=1024), Layout())
+        found = fitting.Found(card, Layout(), memory.Inference(context=1024), held)
+        text = {each["rule"]: each["text"] for each in advice.warnings(shape, found)}.get("share")
+        if text is None:
+            assert held.value > card.room or held.value <= 0.92 * card.room + in_use
+            continue
+        told += 1
+        asked = float(text.rsplit(" ", 1)[1]) * card.room
+        assert asked <= card.room - in_use
+        # In hundredths of a card: the last one may be too small by less than one.
+        assert asked > held.value - in_use - card.room / 100
+    assert told > 1

@@ -103,6 +103,40 @@ def test_each_kind_of_layer_keeps_what_it_keeps(name: str, tokens: int, elements
     assert architecture.kept(models.find(name), tokens) == elements
 
 
+@pytest.mark.parametrize(
+    ("name", "usual"),
+    # Of the classes in transformers 5.24 (models/*/configuration_*.py), and of flash-linear-attention for RWKV-7.
+    [
+        ("mamba-2.8b", {"state_size": 16, "conv_kernel": 4, "time_step_rank": 160, "intermediate_size": 5120}),
+        ("codestral-mamba-7b", {"expand": 2, "head_dim": 64, "n_groups": 8, "state_size": 128, "conv_kernel": 4}),
+        ("jamba-v0.1", {"attn_layer_period": 8, "attn_layer_offset": 4, "expert_layer_period": 2, "expert_layer_offset": 1}),
+        ("jamba-v0.1", {"mamba_d_state": 16, "mamba_dt_rank": 256, "mamba_d_conv": 4, "mamba_expand": 2}),
+        ("nemotron-h-56b", {"mamba_num_heads": 128, "mamba_head_dim": 64, "n_groups": 8, "ssm_state_size": 128}),
+        ("nemotron-3-nano-30b-a3b", {"conv_kernel": 4, "moe_shared_expert_intermediate_size": 7688}),
+        ("bamba-9b", {"mamba_n_heads": 128, "mamba_expand": 2, "mamba_n_groups": 1, "mamba_d_state": 256, "mamba_d_conv": 4}),
+        ("granite-4.0-h-micro", {"shared_intermediate_size": 1024}),
+        ("recurrentgemma-2b", {"attention_window_size": 2048, "lru_width": 2560, "conv1d_width": 4}),
+        ("recurrentgemma-2b", {"block_types": ["recurrent", "recurrent", "attention"]}),
+        ("zamba2-2.7b", {"adapter_rank": 128, "n_mamba_heads": 8, "mamba_ngroups": 1, "mamba_d_state": 64, "mamba_d_conv": 4}),
+        ("zamba2-2.7b", {"mamba_expand": 2, "num_mem_blocks": 1}),
+        ("rwkv7-2.9b", {"head_dim": 64, "decay_low_rank_dim": 96, "a_low_rank_dim": 96, "gate_low_rank_dim": 256, "v_low_rank_dim": 64}),
+        ("lfm2-1.2b", {"block_multiple_of": 256, "conv_L_cache": 3}),
+        ("lfm2-8b-a1b", {"num_dense_layers": 2}),
+    ],
+)  # fmt: skip
+def test_what_a_configuration_leaves_out_is_as_its_class_has_it(name: str, usual: dict[str, Any]) -> None:
+    left_out = {key: value for key, value in ROWS[name]["config"].items() if key not in usual}
+
+    def counted(more: dict[str, Any]) -> tuple[float, float]:
+        shape = config.read({**left_out, **more}, name)
+        return architecture.parameters(shape), architecture.kept(shape, 10_000)
+
+    assert counted({}) == counted(usual)
+    for key, value in usual.items():
+        other = [*value, "attention"] if isinstance(value, list) else 5 * value + 1
+        assert counted({**usual, key: other}) != counted(usual), key
+
+
 def test_cards_share_heads_and_each_has_a_latent_vector() -> None:
     gemma, glm = models.find("gemma-4-31b"), models.find("glm-5.2")
     assert architecture.kept(gemma, 1000, 4) == architecture.kept(gemma, 1000) / 4

@@ -14,7 +14,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from gpuwright.errors import BadInput
-from gpuwright.sizing import architecture, files, headers, memory, models
+from gpuwright.sizing import architecture, files, headers, memory, models, tables
 from gpuwright.sizing.layout import Layout
 
 CONFIG: dict[str, Any] = {
@@ -128,6 +128,16 @@ def test_an_index_alone_says_the_bytes(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("total", [None, "3000000", 0, -1, 1 << 60])
+def test_an_index_without_a_size_that_files_have_is_refused(total: Any, tmp_path: Path) -> None:
+    where = directory(tmp_path / "m", CONFIG)
+    (where / files.INDEX).write_text(
+        json.dumps({"metadata": {"total_size": total}, "weight_map": {}}), encoding="utf-8"
+    )
+    with pytest.raises(BadInput, match="does not say total_size"):
+        models.named(str(where))
+
+
 def test_a_quantised_model_is_as_large_as_its_files(tmp_path: Path) -> None:
     tensors = arrays({"model.embed_tokens.weight": (64, 256)})
     tensors["model.layers.0.mlp.up_proj.qweight"] = np.zeros((32, 512), np.int32)
@@ -235,9 +245,11 @@ def test_a_directory_of_diffusers_has_all_its_parts_counted(tmp_path: Path) -> N
 # GGUF -------------------------------------------------------------------------------------------------
 
 
-def write_gguf(path: Path, kind: Any = gguf.GGMLQuantizationType.Q4_K, layers: int = 2, **more: Any) -> int:
-    """A Llama with tokens as real ones have them; returns the bytes of its tensors."""
-    writer = gguf.GGUFWriter(path, "llama")
+def write_gguf(
+    path: Path, kind: Any = gguf.GGMLQuantizationType.Q4_K, layers: int = 2, family: str = "llama", **more: Any
+) -> int:
+    """A Llama, by this name, with tokens as real ones have them; returns the bytes of its tensors."""
+    writer = gguf.GGUFWriter(path, family)
     writer.add_block_count(layers)
     writer.add_embedding_length(256)
     writer.add_feed_forward_length(512)
@@ -247,7 +259,7 @@ def write_gguf(path: Path, kind: Any = gguf.GGMLQuantizationType.Q4_K, layers: i
     writer.add_token_list([f"<{number}>" for number in range(1024)])
     writer.add_token_scores([0.0] * 1024)
     for name, value in more.items():
-        writer.add_uint32(f"llama.{name.replace('__', '.')}", value)
+        writer.add_uint32(f"{family}.{name.replace('__', '.')}", value)
     shapes = {"token_embd.weight": (1024, 256), "output.weight": (1024, 256)}
     for layer in range(layers):
         at = f"blk.{layer}."
@@ -288,6 +300,14 @@ def test_a_gguf_file_and_its_configuration_keep_the_same_of_a_sequence(tmp_path:
     assert architecture.active(found) == pytest.approx(architecture.active(config), rel=0.01)
 
 
+@pytest.mark.parametrize(
+    "kind", [each for each in gguf.GGMLQuantizationType if each in gguf.GGML_QUANT_SIZES], ids=lambda each: each.name
+)
+def test_every_type_of_a_gguf_file_has_the_bytes_that_its_package_says(kind: gguf.GGMLQuantizationType) -> None:
+    elements, size = gguf.GGML_QUANT_SIZES[kind]
+    assert headers._GGUF[kind] == (kind.name.lower(), elements, size)
+
+
 def test_a_file_that_ollama_calls_by_its_digest_is_read(tmp_path: Path) -> None:
     total = write_gguf(tmp_path / "sha256-0123")
     assert held(str(tmp_path / "sha256-0123")).of("weights") == pytest.approx(total, abs=1)
@@ -296,6 +316,19 @@ def test_a_file_that_ollama_calls_by_its_digest_is_read(tmp_path: Path) -> None:
 def test_a_window_of_a_gguf_file_is_kept_to(tmp_path: Path) -> None:
     write_gguf(tmp_path / "m.gguf", attention__sliding_window=100, attention__sliding_window_pattern=2)
     assert architecture.kept(models.find(str(tmp_path / "m.gguf")), 1000) == (1000 + 100) * 2 * 64
+
+
+@pytest.mark.parametrize(
+    ("kind", "family"),
+    [("gemma2", "gemma2"), ("gemma3", "gemma3_text"), ("gemma3n", "gemma3n_text"), ("cohere2", "cohere2"), ("gpt-oss", "gpt_oss"),
+     ("llama4", "llama4_text"), ("exaone4", None)],
+)  # fmt: skip
+def test_a_gguf_file_without_its_period_has_that_of_its_family(kind: str, family: str | None, tmp_path: Path) -> None:
+    # The pattern of EXAONE 4.0 is in its configuration: LLLG.
+    period = tables.families()[family]["window_period"] if family else len("LLLG")
+    write_gguf(tmp_path / "m.gguf", layers=60, family=kind, attention__sliding_window=100)
+    found = models.find(str(tmp_path / "m.gguf"))
+    assert {each.window: each.layers for each in found.kept} == {0: 60 // period, 100: 60 - 60 // period}
 
 
 def test_parts_of_a_gguf_file_are_all_counted(tmp_path: Path) -> None:
@@ -402,6 +435,17 @@ def test_a_broken_gguf_file_ends_in_one_sentence(content: bytes, said: str, tmp_
     (tmp_path / "m.gguf").write_bytes(content)
     with pytest.raises(BadInput, match=said):
         models.named(str(tmp_path / "m.gguf"))
+
+
+@pytest.mark.parametrize("name", ["m.gguf", "sub/m.gguf", "./m.gguf"])
+def test_a_file_is_found_from_where_one_stands(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sub").mkdir()
+    total = write_gguf(Path(name))
+    assert held(name).of("weights") == pytest.approx(total, abs=1)
+    # One that is not there is looked for among the names, where it may be one of the hub's.
+    with pytest.raises(BadInput):
+        models.named("other-" + Path(name).name)
 
 
 def test_what_is_no_file_is_not_read(tmp_path: Path) -> None:

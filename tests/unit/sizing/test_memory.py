@@ -63,6 +63,9 @@ def test_model_states_are_those_of_the_zero_paper(row: dict[str, Any]) -> None:
         ("fp32", "sgd", 8),
         ("fp32", "sgd-momentum", 12),
         ("bf16", "adamw", 8),
+        ("amp", "adamw", 16),
+        ("fp8", "adamw", 18),
+        ("mixed", "lion", 12),  # one number where AdamW has two
         ("mixed", "adafactor", 8.01),  # the weights twice, gradients, and a row and a column for each matrix
         ("fp32", "adamw-8bit", 10.03),  # two states of a byte, a scale of 4 bytes for 256 of each
     ],

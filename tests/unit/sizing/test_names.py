@@ -22,6 +22,8 @@ _NAMES = {
     "unsloth/Qwen3-14B-unsloth-bnb-4bit": ("qwen3-14b", "nf4"),
     "unsloth/gemma-3-12b-it-GGUF": ("gemma-3-12b", "q4_k_m"),
     "hf.co/bartowski/gemma-2-27b-it-GGUF:Q5_K_M": ("gemma-2-27b", "q5_k_m"),
+    # Without its owner it is a number of parameters.
+    "CausalLM/14B": ("causallm-14b", ""),
     "https://huggingface.co/mistralai/Mixtral-8x22B-Instruct-v0.1/tree/main": ("mixtral-8x22b", ""),
     "RedHatAI/Mistral-7B-Instruct-v0.3-quantized.w4a16": ("mistral-7b", "int4"),
     "Qwen/QwQ-32B-AWQ": ("qwq-32b", "int4"),

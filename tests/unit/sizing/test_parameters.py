@@ -104,6 +104,19 @@ def test_a_shape_of_which_the_least_is_told_is_llamas() -> None:
     assert architecture.parameters(shape) == architecture.parameters(models.find("llama-2-7b"))
 
 
+@pytest.mark.parametrize("name", ["llama-2-7b", "llama-2-70b", "llama-3.1-8b", "llama-3.1-405b"])
+def test_a_llama_that_is_told_part_by_part_has_its_parameters_and_its_cache(name: str) -> None:
+    said = next(row["config"] for row in ROWS if row["name"] == name)
+    parts = {"layers": "num_hidden_layers", "hidden": "hidden_size", "heads": "num_attention_heads", "vocab": "vocab_size",
+             "kv-heads": "num_key_value_heads", "intermediate": "intermediate_size"}  # fmt: skip
+    told = models.find(",".join(f"{part}={said[key]}" for part, key in parts.items() if key in said))
+    real = models.find(name)
+    for count in (architecture.parameters, architecture.active, architecture.linear):
+        assert count(told) == count(real)
+    assert architecture.kept(told, 1000) == architecture.kept(real, 1000)
+    assert architecture.forward_flops(told, 1000) == architecture.forward_flops(real, 1000)
+
+
 def test_a_shape_says_whether_its_mlp_has_a_gate_and_its_output_layer_is_the_embedding() -> None:
     """GPT-2 small but for its positions and biases: 12 layers of 12 · 768² and an embedding of 50257."""
     plain = "layers=12,hidden=768,heads=12,vocab=50257"

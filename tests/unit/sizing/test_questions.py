@@ -23,14 +23,15 @@ BESIDE = Path(__file__).resolve().parents[4] / "shared" / "cases" / "size" / "qu
 #: of the six named models that the tables did not have. Of the 29 of the second set 19 were right at the first run, on 1 December: three
 #: named such models too, SDXL was counted without what its decoder needs, an A10 with the memory that error correction takes, and T5 with
 #: more tokens than it was made for. With the twelve, 73 of 89 at the first run. Wrong are:
-#: - Falcon 40B on 80 GB (first set) and Qwen1.5 72B on eight A10: they fit in 99 % of a card, which is told with the option that it
-#:   takes; as vLLM starts where nobody says so, they do not.
+#: - Falcon 40B on 80 GB (first set) and Qwen1.5 72B on eight A10: nobody there raised the share that vLLM takes, then 0.9 of a card.
+#:   They fit in 99 and 97 hundredths, which is told with the option, and which a card has free as vLLM starts.
 #: - a speed of llama.cpp of July 2023, when it cut each matrix over four cards and handed every product over PCIe. Since github
 #:   ggml-org/llama.cpp#4766 (January 2024) it lays whole layers on them, which is counted; the card itself is as fast as counted (a Tesla
 #:   P40 there: 56.8 tokens/s of 7B in q4_0, counted 63.4).
-#: - QLoRA with 16,384 tokens in Unsloth, which makes no logits of all tokens: PEFT and TRL do, where nobody says otherwise.
-#: - LoRA of Mixtral 8x22B, for which its makers want eight cards: four hold it; and training Qwen2-VL 72B on 16, which is told as just
-#:   fitting.
+#: - QLoRA with 16,384 tokens in Unsloth, which makes no logits of all tokens and keeps what goes into the layers on the host: PEFT does
+#:   neither. TRL does the first since its loss is `chunked_nll` where nobody says otherwise (trl/trainer/sft_config.py, 2026).
+#: - LoRA of Mixtral 8x22B, for which its makers want a machine of eight cards: four hold it.
+#: - training Qwen2-VL 72B on 16, which is told as just fitting: there 17.6 GiB of a card lay in fragments, beside 57.9 in use.
 AT_LEAST = 70
 
 
