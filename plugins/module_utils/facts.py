@@ -181,6 +181,8 @@ class _Kernel(TypedDict):
 class Kernel(_Kernel, total=False):
     """Kernels and NVIDIA's module for them."""
 
+    unlisted: str
+    """NVIDIA's module for the next kernel that is on disk and not in the list of its modules; absent where there is none"""
     kept_out: list[KeptOut]
     """What keeps NVIDIA's module from being loaded; absent where nothing does"""
 

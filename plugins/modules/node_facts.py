@@ -232,6 +232,10 @@ facts:
           description: "NVIDIA's module, or null, for each kernel that may boot by itself."
           returned: always
           type: dict
+        unlisted:
+          description: "NVIDIA's module for the next kernel that is on disk and not in the list of its modules; absent where there is none."
+          returned: where it applies
+          type: str
         kept_out:
           description: "What keeps NVIDIA's module from being loaded; absent where nothing does."
           returned: where it applies

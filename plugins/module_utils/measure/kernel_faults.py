@@ -50,6 +50,9 @@ _NAMED_CARD = r"NVRM: GPU " + _PLACE + ": "
 # An adapter of NVIDIA's (Mellanox), and a device as the processor's IOMMU names it, which may leave the domain out.
 _ADAPTER = r"mlx5_core " + _PLACE + ": "
 _SHORT_PLACE = r"((?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])"
+# How symbols begin that modules of the kernel itself have (drivers/acpi, backlight, gpu/drm, i2c and char/ipmi of Linux), and the driver
+# asks for.
+_KERNELS_OWN = r"_{0,2}(?:acpi_video|backlight|devm_backlight|drm|i2c|ipmi)_"
 # Why the firmware of the driver (GSP) did not start on a card (src/nvidia/src/kernel/gpu/gsp and fsp).
 _NOT_BOOTED = (
     r"(?:Cannot initialize GSP firmware RM|GSP-FMC reported an error|FSP boot cmds failed|failed to execute (?:Booter|FWSEC)"
@@ -63,6 +66,8 @@ _PATTERNS: Tuple[Tuple[str, str], ...] = (
     ("aer_nonfatal", _BUS_ERROR + _NONFATAL),
     ("aer_fatal", _BUS_ERROR + _FATAL),
     ("aer_not_recovered", _DEVICE + r"AER: device recovery failed"),
+    ("aer_not_recovered", r"nvidia " + _PLACE + r": AER: can't recover"),
+    ("slot_lost", r"pcieport " + _PLACE + r": pciehp: Slot\([^)]{1,20}\): (?:Link Down|Card not present)"),
     ("port_contained", _DEVICE + r"DPC: containment event"),
     ("system_error", r"NMI: PCI system error \(SERR\)"),
     ("mce_uncorrected", r"mce: \[Hardware Error\]: CPU [0-9]{1,5}: Machine Check Exception"),
@@ -79,11 +84,14 @@ _PATTERNS: Tuple[Tuple[str, str], ...] = (
     ("firmware_corrected", _HARDWARE_ERROR + r"event severity: (?:corrected|info)"),
     ("oom_cgroup", r"Memory cgroup out of memory: Kill(?:ed)? process [0-9]{1,10},? .{0,20}?\(([^)]{1,16})\)"),
     ("oom_host", r"Out of memory(?: \([\w ]{1,40}\))?: Kill(?:ed)? process [0-9]{1,10},? .{0,20}?\(([^)]{1,16})\)"),
+    ("driver_memory", r"NVRM: .{0,80}Out of memory \[NV_ERR_NO_MEMORY\] .{0,20}returned from _?memdescAlloc"),
     ("api_mismatch", r"NVRM: API mismatch: "),
     ("probe_failed", r"nvidia " + _PLACE + r": probe with driver nvidia failed with error"),
     ("probe_failed", r"nvidia: probe of " + _PLACE + r" failed with error"),
     ("other_driver", r"NVRM: The NVIDIA probe routine was not called for [0-9]{1,4} device"),
     ("passed_through", _BOUND + "vfio-pci"),
+    # The driver's last word of an attempt that found a driver at every card.
+    ("all_passed_through", r"NVRM: No NVIDIA (?:devices|graphics adapter) probed"),
     ("nova", _BOUND + r"(?i:nova)"),
     ("nouveau", _BOUND + "nouveau"),
     ("other_driver", _BOUND),
@@ -104,6 +112,7 @@ _PATTERNS: Tuple[Tuple[str, str], ...] = (
     ("vbios", r"NVRM: [Ff]ailed to copy vbios to system memory"),
     ("vbios", _NAMED_CARD + r"Failed to copy vbios to system memory"),
     ("vbios", _OF_CARD + r"(?:did not find valid ROM signature|failed to (?:extract|find|parse|locate) .{0,60}(?:VBIOS|expansion ROM))"),
+    ("engine_missing", _OF_CARD + r"missing \w{1,20} engine, cannot initialize GSP-RM"),
     ("firmware_not_started", _OF_CARD + _NOT_BOOTED),
     ("power_cables", _NAMED_CARD + r"GPU does not have the necessary power cables connected"),
     ("registers_taken", r"NVRM: request_mem_region failed for "),
@@ -112,12 +121,19 @@ _PATTERNS: Tuple[Tuple[str, str], ...] = (
     ("resized", r"NVRM: (?:FATAL: Failed to re-allocate BAR1|Fatal Error while attempting to resize PCIe BARs)"),
     ("in_use", r"NVRM: Attempting to remove device " + _PLACE + r" with non-zero usage count"),
     ("sleep_not_prepared", _NAMED_CARD + r"PreserveVideoMemoryAllocations module parameter is set\. System Power Management attempted"),
+    ("awake", r"nvidia " + _PLACE + r": can't suspend \(nv_pmops_runtime_suspend"),
+    ("sleep_refused", r"nvidia " + _PLACE + r": PM: (?:pci_pm_suspend\(\): nv_pmops_suspend|failed to suspend)"),
+    ("sleep_refused", r"(?:PM: )?pci_pm_suspend\(\): nv_pmops_suspend.{0,40} returns -"),
     ("bounce_buffers", r"nvidia " + _PLACE + r": swiotlb buffer is full"),
     ("power_state", r"nvidia " + _PLACE + r": (?:Unable to|can't) change power state from (?:D3cold|D3hot|unknown) to D0\b"),
     ("power_state", r"nvidia " + _PLACE + r": Refused to change power state, currently in D3"),
     ("not_ready", r"(?:nvidia|vfio-pci|pci) " + _PLACE + r": not ready [0-9]{1,9}ms after .{1,20}; giving up"),
+    ("held_by_screen", r"vfio-pci " + _PLACE + r": BAR [0-9](?: \[[^\]]{1,80}\])?: can't reserve"),
     ("memory_not_assigned", r"NVRM: This PCI I/O region assigned to your NVIDIA device"),
     ("peermem_mismatch", r"(nvidia[-_]peermem): (?:Unknown symbol |disagrees about version of symbol )ib_"),
+    # What comes of it: the modules of the driver that need the one which lacks a symbol.
+    ("module_not_loaded", r"nvidia[\w-]{1,24}: Unknown symbol nv[A-Z]\w{1,80} \(err (?:-2|0)\)"),
+    ("symbol_missing", _NVIDIA_MODULE + r"Unknown symbol " + _KERNELS_OWN + r"\w{0,80} \(err (?:-2|0)\)"),
     ("module_mismatch", _NVIDIA_MODULE + r"(?:Unknown symbol |disagrees about version of symbol |exports duplicate symbol )"),
     ("module_mismatch", r"(?:module: )?module (nvidia[\w-]{0,24}): \.gnu\.linkonce\.this_module section size must match "),
     ("two_modules", r"nvidia-modeset: Version mismatch: "),
@@ -129,7 +145,7 @@ _PATTERNS: Tuple[Tuple[str, str], ...] = (
     ("module_refused", r"Lockdown: \S{1,16}: unsigned module loading is restricted"),
     ("uvm_fatal", r"nvidia-uvm: .{0,200}Encountered a global fatal error"),
     ("peermem_context", r"nvidia-peermem \S{1,60} ERROR detected invalid context"),
-    ("kernel_oops", r"(?:RIP: [0-9a-f]{4}:|pc : )\S{1,160} \[(nvidia[\w-]{0,24})\]"),
+    ("kernel_oops", r"(?:RIP: [0-9a-f]{4}:|pc : )\S{1,160} \[(nvidia[\w-]{0,24}|nvgpu)\]"),
     ("display_refused", r"WARNING: .{0,80}\bdrm_open_helper\+0x"),
     ("no_endbr", r"(?:traps: )?Missing ENDBR: \S{1,160} \[(nvidia[\w-]{0,24})\]"),
     ("iommu_fault", r"AMD-Vi: Event logged \[IO_PAGE_FAULT device=" + _SHORT_PLACE + " "),
@@ -182,7 +198,8 @@ _OF_MODULE = frozenset(
         *("passed_through", "nova", "needs_older_branch", "peermem_mismatch", "key_not_trusted"),
         *("needs_proprietary_modules", "only_data_centre", "card_firmware", "firmware_stuck", "other_kernel"),
         *("virtual_with_open", "other_firmware", "vbios", "firmware_not_started", "power_cables", "registers_taken"),
-        *("no_interrupt", "resized", "two_modules", "module_blocked"),
+        *("no_interrupt", "resized", "two_modules", "module_blocked", "all_passed_through"),
+        *("engine_missing", "module_not_loaded", "symbol_missing"),
     )
 )
 _ANSWERED = re.compile(r"nfs: server (\S{1,255}) OK")
@@ -210,7 +227,7 @@ _HOLDERS = frozenset(("passed_through", "nova", "nouveau", "other_driver"))
 _OF_START = frozenset(
     (
         *("firmware_missing", "host_memory", "card_firmware", "firmware_stuck", "only_data_centre", "other_firmware"),
-        *("vbios", "firmware_not_started", "registers_taken", "no_interrupt", "resized"),
+        *("vbios", "firmware_not_started", "registers_taken", "no_interrupt", "resized", "engine_missing"),
     )
 )
 _NOT_STARTED = re.compile(
@@ -326,6 +343,8 @@ class _Reader:
         """Whether what a line tells is no fault by the lines before it."""
         if told.name == "other_driver" and not told.subject:
             return any(name in _HOLDERS and subject for name, subject in self._while_loading)
+        if told.name == "all_passed_through":
+            return {name for name, _subject in self._while_loading if name in _HOLDERS} != {"passed_through"}
         return told.name == "kernel_oops" and not self._oops
 
     def _together(self, words: str) -> str:

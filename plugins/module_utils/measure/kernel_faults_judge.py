@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.measure.hardware_errors import Device
     from ansible_collections.gpuwright.node.plugins.module_utils.measure.kernel_boots import Answer
     from ansible_collections.gpuwright.node.plugins.module_utils.measure.kernel_faults import Fault
+    from ansible_collections.gpuwright.node.plugins.module_utils.measure.kernel_log import Event
 
 AER, MCE, MODULE = "kernel.aer", "kernel.mce", "kernel.module"
 #: The checks, and what the log names of each where it names nothing.
@@ -49,11 +50,12 @@ class _Row(Meaning):
 
 
 class Row(_Row, total=False):
-    """A row of compat/kernel_faults.yaml. ``explains``: what follows from it: the names of faults, and ``init``, a card that could not be
-    started.
+    """A row of compat/kernel_faults.yaml. ``explains``: what follows from it: the names of faults, ``init``, a card that could not be
+    started, and numbers (``xid 31``). ``beside``: the number without which it is none.
     """
 
     explains: Sequence[str]
+    beside: str
 
 
 class _Group(NamedTuple):
@@ -89,18 +91,31 @@ def judge(answer: Answer, rows: Sequence[Row], earlier: Mapping[Key, Sequence[in
 
 
 def without_what_follows(answer: Answer, rows: Sequence[Row]) -> Answer:
-    """The answer without what follows from another fault of it, which alone has the right remedy. What names no card is of each."""
+    """The answer without what follows from another fault of it, which alone has the right remedy, and without what is a fault only
+    beside a number that did not come. What names no card is of each.
+    """
     causes = {row["name"]: row.get("explains", ()) for row in rows}
     explained = {(each, fault["subject"]) for fault in answer["faults"] for each in causes.get(fault["name"], ())}
+    numbers = {_name(event) for event in answer["events"]}
+    alone = {row["name"] for row in rows if row.get("beside", "") not in {"", *numbers}}
 
     def follows(name: str, place: str) -> bool:
         return any(each == name and ("" in (place, of) or of == place) for each, of in explained)
 
     return {
         **answer,
-        "faults": [fault for fault in answer["faults"] if not follows(fault["name"], fault["subject"])],
-        "events": [event for event in answer["events"] if not follows(event["kind"], event["bus_id"])],
+        "faults": [
+            fault
+            for fault in answer["faults"]
+            if fault["name"] not in alone and not follows(fault["name"], fault["subject"])
+        ],
+        "events": [event for event in answer["events"] if not follows(_name(event), event["bus_id"])],
     }
+
+
+def _name(event: Event) -> str:
+    """A number as a row names it, and what has none by its kind."""
+    return f"{event['kind']} {event['code']}" if event["code"] else event["kind"]
 
 
 def _checks(check: str, answer: Answer, group: _Group) -> List[Check]:

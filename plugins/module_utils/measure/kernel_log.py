@@ -44,6 +44,8 @@ _FALLEN_XID = 79
 # installed in this system has", "NVRM: fallen off the bus and is not responding to commands."
 _REFUSED = re.compile(r"NVRM: The NVIDIA GPU " + _PLACE)
 _OFF = "fallen off the bus"
+# "NVRM: nvAssertOkFailedNoLog: Assertion failed: GPU lost from the bus [NV_ERR_GPU_IS_LOST] (0x0000000F) returned from rmStatus @ ..."
+_LOST = "[NV_ERR_GPU_IS_LOST]"
 _REFUSED_LINES = 4
 # "NVRM: GPU 0000:02:00.0: RmInitAdapter failed! (0x22:0x56:1017)", and the same again: "NVRM: GPU 0000:02:00.0: rm_init_adapter failed,
 # device minor number 0". Old drivers name no card.
@@ -224,7 +226,13 @@ def events(lines: Sequence[str]) -> Events:
             found[key] = event
         else:
             more += 1
-    return {"events": list(found.values()), "earlier": earlier, "more": more}
+    return {"events": _named(found), "earlier": earlier, "more": more}
+
+
+def _named(found: Dict[Tuple[str, int, str], Event]) -> List[Event]:
+    """The errors without a card that is lost and has no name, where another line names one."""
+    lost = {key for key in found if key[:2] == ("xid", _FALLEN_XID)}
+    return [event for key, event in found.items() if key not in lost or key[2] or len(lost) == 1]
 
 
 def new_events(before: Sequence[Event], after: Sequence[Event]) -> List[Event]:
@@ -265,10 +273,10 @@ def _not_started(line: str) -> Optional[Event]:
 def _gone(line: str, refused: Optional[Match[str]]) -> Optional[Event]:
     """A card that is off the bus, by a line that does not name it itself; ``refused`` are the words before, which do."""
     found = line.find("NVRM: ")
-    if found < 0 or _OFF not in line:
+    if found < 0 or (_OFF not in line and _LOST not in line):
         return None
     words = line[found:]
-    if refused is None:
+    if refused is None or _LOST in line:
         return _made("xid", _FALLEN_XID, (None, None, None, None), words)
     named = "" if refused.group(0) in words else refused.group(0) + " "
     return _made("xid", _FALLEN_XID, refused.groups(), named + words)

@@ -93,6 +93,7 @@ _INIT: Meaning = {
     "that the firmware did not assign (above 4G decoding); else power the host off and on, then reseat the card and check its power",
 }
 _FATAL = {"severity": "critical", "action": "reboot"}
+_FATAL_REMEDY = "end what runs there and reboot, which resets cards and links; it is fatal by its own word: "
 _NOT_FATAL = ("info", "warning")
 
 
@@ -194,6 +195,7 @@ def meaning_of(event: Event, tables: Tables) -> Meaning:
     meaning: Meaning = _row(event, tables).copy()
     if event["fatal"] and meaning["severity"] in _NOT_FATAL:
         meaning["severity"], meaning["action"] = _FATAL["severity"], _FATAL["action"]
+        meaning["remedy"] = _FATAL_REMEDY + meaning["remedy"]
     asked = _RECOVERY.search(event["message"]) if (event["kind"], event["code"]) == ("xid", _RECOVERY_XID) else None
     if asked and asked[1] == "None":
         meaning["severity"], meaning["action"] = "info", "none"

@@ -129,7 +129,8 @@ def version_match(view: View) -> Check:
         action="install" if old else "reboot",
         remedy=f"{UP}, which brings both to one version, and reboot: alone that changes nothing"
         if old
-        else "reboot the host; afterwards hold the packages, so that they are not upgraded unasked",
+        else "reboot the host; where that changes nothing, the initramfs holds the older module: make it again "
+        "(update-initramfs -u, or dracut --force). Afterwards hold the packages, so that they are not upgraded unasked",
         **rest,
     )
 

@@ -67,7 +67,8 @@ _SENTENCES: Tuple[Tuple[str, Trouble], ...] = (
         Trouble(
             "the operating system keeps the GPU from this environment (WSL)",
             "configure",
-            "update the NVIDIA driver on the Windows side and run 'wsl --shutdown'; no driver is installed inside WSL",
+            "update the NVIDIA driver on the Windows side, set its driver model to WDDM where it is TCC (nvidia-smi -dm 0, "
+            "there), and run 'wsl --shutdown'; no driver is installed inside WSL",
         ),
     ),
     (
@@ -180,7 +181,8 @@ _SENTENCES: Tuple[Tuple[str, Trouble], ...] = (
         Trouble(
             "a card does not answer the driver",
             "reboot",
-            "look in the kernel log for Xid 79 (fallen off the bus) and GSP time-outs; reboot, then power-cycle",
+            "look in the kernel log for Xid 79 (fallen off the bus) and GSP time-outs; reboot; where it comes again power the "
+            "host off, reseat the card and its riser, and check its power cables and its heat",
         ),
     ),
     (

@@ -236,6 +236,28 @@ def available(host: Host, release: str | None) -> AvailableModules:
     }
 
 
+#: Where modules lie that are not of the kernel itself.
+_OWN_MODULES = (
+    "updates",
+    "updates/dkms",
+    "extra",
+    "extra/*",
+    "weak-updates",
+    "weak-updates/*",
+    "kernel/drivers/video",
+    "misc",
+)
+
+
+def unlisted(host: Host, release: str | None) -> str | None:
+    """NVIDIA's module that is there for a kernel and not in the list of its modules, so that nothing finds it; None where none is."""
+    listing = host.read(f"/lib/modules/{release}/modules.dep") if release else None
+    if listing is None or _MODULE_FILE.search(listing):
+        return None
+    found = (path for place in _OWN_MODULES for path in host.glob(f"/lib/modules/{release}/{place}/nvidia.ko*"))
+    return next(found, None)
+
+
 def may_boot(host: Host, release: str | None, there: AvailableModules) -> dict[str, KernelModule | None]:
     """NVIDIA's module, or None, for every kernel that may boot with nobody at the boot menu: `release`, of which it is known
     already, and where that one was chosen for one boot only, the standing default.
@@ -331,4 +353,9 @@ def observe(host: Host) -> Kernel:
         "may_boot": may_boot(host, release, there),
         "initramfs": initramfs(host, release),
     }
-    return {**seen, "kept_out": kept} if kept else seen
+    lost = unlisted(host, release)
+    if kept:
+        seen["kept_out"] = kept
+    if lost:
+        seen["unlisted"] = lost
+    return seen

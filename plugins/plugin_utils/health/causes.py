@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ..rules import Row, Rules
 
 _BAD = ("fail", "warn")
+_BUS_ID = re.compile(r"[0-9A-F]{8}:[0-9A-F]{2}:[0-9A-F]{2}\.[0-7]")
 _TOLD = (*_BAD, "incomplete")
 #: What tells that something is not as it was left, and not what: behind all that does.
 _LAST = ("seals", "proof")
@@ -60,9 +61,15 @@ def _causes(symptom: Check, found: Sequence[Check], rows: Sequence[Row]) -> Iter
         if not any(fnmatchcase(symptom["id"], name) for name in row["explains"]):
             continue
         for place, cause in enumerate(found):
-            same = None in (cause["gpu"], symptom["gpu"]) or cause["gpu"] == symptom["gpu"]
+            same = None in (cause["gpu"], symptom["gpu"]) or _place(cause["gpu"]) == _place(symptom["gpu"])
             if cause["id"] == row["check"] and cause["status"] in _BAD and same and _is_of(symptom, cause, row):
                 yield place
+
+
+def _place(card: str | int | None) -> str:
+    """The place of a card, which nvidia-smi's checks name behind its number."""
+    found = _BUS_ID.search(str(card))
+    return found[0] if found else str(card)
 
 
 def _is_of(symptom: Check, cause: Check, row: Row) -> bool:

@@ -188,13 +188,32 @@ def _why_not_loaded(view: View, loaded: Mapping[str, LoadedModule]) -> dict[str,
             "remedy": "read the kernel log for NVRM messages (a card that needs the open modules, a failed initialisation); "
             "'modprobe nvidia', or reboot",
         }
+    if view.get("kernel.unlisted"):
+        return _unlisted(view)
     if view.get("driver.owner") in (None, "none", "unknown"):
         return {"reason": "no NVIDIA driver is installed", "action": "install", "remedy": UP}
     return {
         "reason": f"the driver is installed, and no module is built for the kernel {view.get('kernel.next')}",
         "action": "install",
-        "remedy": f"{UP}, which installs the kernel headers and builds it; 'dkms status' shows what failed",
+        "remedy": f"{UP}, which {_brings(view)} it; 'dkms status' shows what failed",
     }
+
+
+def _unlisted(view: View) -> dict[str, str]:
+    """What is told of a module that depmod did not see (github NVIDIA/yum-packaging-precompiled-kmod, pull request 11)."""
+    kernel = view.get("kernel.next")
+    return {
+        "reason": f"{view.get('kernel.unlisted')} is there, and the list of the modules of {kernel} does not name it",
+        "action": "configure",
+        "remedy": f"depmod -a {kernel}; then modprobe nvidia, or reboot",
+    }
+
+
+def _brings(view: View) -> str:
+    """How a module comes to the kernel that boots next, by what is there of it."""
+    return (
+        "builds" if view.get("kernel.next") in (view.get("kernel.headers") or ()) else "installs its headers and builds"
+    )
 
 
 def judge_version_match(view: View, _stack: Stack) -> Check:
@@ -296,12 +315,14 @@ def judge_next_kernel(view: View, _stack: Stack) -> Check:
     user = view.get("driver.user_version")
     module = (available.get("nvidia") or {}).get("version")
     rest: checks.Rest = {"measured": module, "expected": user, "evidence": kernel}
+    if "nvidia" not in available and view.get("kernel.unlisted"):
+        return checks.failed("driver.next_kernel", **_unlisted(view), **rest)
     if "nvidia" not in available:
         return checks.failed(
             "driver.next_kernel",
             reason=f"the kernel that boots next, {kernel}, has no NVIDIA module: after a reboot there is no driver",
             action="install",
-            remedy=f"{UP}, which installs the headers of that kernel and builds the module, before the next reboot",
+            remedy=f"{UP}, which {_brings(view)} the module, before the next reboot",
             **rest,
         )
     ok = user is None or module is None or module == user

@@ -25,6 +25,11 @@ _ELSEWHERE = {
     "container": "on the container's host: gpuwright up; nothing of a driver is changed inside a container",
     "vgpu": GUEST_DRIVER,
 }
+# The switches stay with the host of virtual machines (NVIDIA's Fabric Manager User Guide, chapters on shared NVSwitch and vGPU).
+_FABRIC_OF_HOST = (
+    "in this virtual machine there is nothing to start: on its host run nvidia-fabricmanager in the mode of virtual "
+    "machines (FABRIC_MODE 1, of vGPU 2), and activate the partition of this guest's cards before it starts"
+)
 _GIVE_CARDS = (
     "start it with its cards: docker run --gpus all, podman run --device nvidia.com/gpu=all, in Kubernetes the limit "
     "nvidia.com/gpu"
@@ -39,7 +44,7 @@ def outside(facts: Facts) -> list[Check]:
         result += _linux_driver(facts, "hide the driver of Windows", "wsl --shutdown in Windows")
         trouble = hosts.windows_trouble(facts)
         if trouble:
-            rest: checks.Rest = {"action": "install", "remedy": hosts.WINDOWS_DRIVER}
+            rest: checks.Rest = {"action": "install", "remedy": hosts.windows_remedy(facts)}
             result.append(checks.failed("host.windows_driver", "critical", reason=trouble, **rest))
         elif not hosts.driver_of(facts).get("libcuda"):
             reason = "Windows shows no NVIDIA driver to WSL: /usr/lib/wsl/lib has no libcuda.so.1"
@@ -73,17 +78,20 @@ def beside(facts: Facts) -> list[Check]:
 
 
 def addressed(facts: Facts, found: Sequence[Check]) -> list[Check]:
-    """The checks of the driver, with the remedy addressed to whose driver it is."""
+    """The checks of the driver and the fabric, with the remedy addressed to whose they are."""
+    if hosts.kind_of(facts) == "vm" and not facts["pci"]["nvswitches"] and not facts["pci"]["nvlink5"]:
+        found = [_of_host(check, "fabric.", _FABRIC_OF_HOST) for check in found]
     kind = "container" if _in_container(facts) else "vgpu" if hosts.from_facts(facts).vgpu else None
     if kind is None:
         return list(found)
-    mine = ("driver.", "fabricmanager")
-    return [
-        {**check, "remedy": _ELSEWHERE[kind], "action": "none"}
-        if check["status"] == "fail" and check["id"].startswith(mine)
-        else check
-        for check in found
-    ]
+    return [_of_host(check, ("driver.", "fabricmanager"), _ELSEWHERE[kind]) for check in found]
+
+
+def _of_host(check: Check, ids: str | tuple[str, ...], remedy: str) -> Check:
+    """A check whose remedy is somebody else's to carry out."""
+    if check["status"] != "fail" or not check["id"].startswith(ids):
+        return check
+    return {**check, "remedy": remedy, "action": "none"}
 
 
 def _in_container(facts: Facts) -> bool:

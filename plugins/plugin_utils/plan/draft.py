@@ -285,7 +285,7 @@ def _ended_by_cards(facts: Facts, wish: Wish, request: Request) -> Plan | None:
             return document.without_cards(facts, wish, request, missing, hosts.missing_remedy(facts, _POWER_CYCLE))
         trouble = hosts.windows_trouble(facts)
         if trouble:
-            return document.without_cards(facts, wish, request, trouble, hosts.WINDOWS_DRIVER)
+            return document.without_cards(facts, wish, request, trouble, hosts.windows_remedy(facts))
         if request.verb == "doctor" and judge.lacks_its_card(View(facts)):
             return document.without_their_card(facts, wish, request)
         if _computes_nothing(facts, wish, request) and not parts.without_cards(wish):

@@ -33,8 +33,14 @@ SYSTEMD_IN_WSL = (
     "and run again"
 )
 WINDOWS_DRIVER = (
-    "install or update NVIDIA's driver in Windows, then run 'wsl --shutdown' there; no driver is installed inside WSL"
+    "install or update NVIDIA's driver in Windows, and see that its driver model is WDDM, not TCC (nvidia-smi, and "
+    "nvidia-smi -dm 0, there); then run 'wsl --shutdown' there; no driver is installed inside WSL"
 )
+_OWN_KERNEL = (
+    "take kernel= out of .wslconfig in Windows, which brings Microsoft's kernel back, and run 'wsl --shutdown'; else "
+)
+# "5.15.167.4-microsoft-standard-WSL2" (github microsoft/WSL2-Linux-Kernel).
+_KERNEL_OF_WSL = re.compile(r"\d+(?:\.\d+){2,3}-microsoft-standard(?:-WSL2)?\Z")
 _VENDORS = {"1002": "AMD", "8086": "Intel", "10de": "NVIDIA"}
 # A vGPU's name ends in its profile: GRID P40-24Q, NVIDIA A100-1-5C, GRID M60-1B4, NVIDIA H100L-1-12CME.
 _PROFILE = re.compile(r"-\d+[ABCQ](?:ME|\d)?$")
@@ -168,7 +174,22 @@ def windows_trouble(facts: Facts) -> str | None:
     if kind_of(facts) != "wsl" or cards_of(facts) or not program:
         return None
     error = _part(facts, "smi").get("error") or "it names no card"
-    return f"Windows has an NVIDIA driver, and {program} cannot see its cards: {error}"
+    kernel = _part(facts, "kernel").get("running") or ""
+    other = f"; the kernel here, {kernel}, is not Microsoft's own and may lack what reaches them (dxgkrnl)"
+    return (
+        f"Windows has an NVIDIA driver, and {program} cannot see its cards: {error}{'' if _is_of_wsl(facts) else other}"
+    )
+
+
+def windows_remedy(facts: Facts) -> str:
+    """What to do about cards of Windows that cannot be seen."""
+    return WINDOWS_DRIVER if _is_of_wsl(facts) else _OWN_KERNEL + WINDOWS_DRIVER
+
+
+def _is_of_wsl(facts: Facts) -> bool:
+    """Whether the kernel is the one that comes with WSL 2, or is not known."""
+    kernel = str(_part(facts, "kernel").get("running") or "")
+    return not kernel or _KERNEL_OF_WSL.match(kernel) is not None
 
 
 def missing_remedy(facts: Facts, else_: str) -> str:

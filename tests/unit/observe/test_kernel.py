@@ -308,6 +308,21 @@ def test_a_module_that_is_listed_and_gone_is_none(tree: Tree) -> None:
     assert kernel.available(host, NEW) == {}
 
 
+@pytest.mark.parametrize(
+    ("listed", "there", "found"),
+    [
+        ("", "extra/nvidia.ko.xz", True),
+        ("", "updates/dkms/nvidia.ko", True),
+        ("extra/nvidia.ko.xz:\n", "extra/nvidia.ko.xz", False),
+        ("", "kernel/drivers/net/ethernet/nvidia/forcedeth.ko", False),
+    ],
+)
+def test_a_module_that_the_list_does_not_name_is_told(tree: Tree, listed: str, there: str, found: bool) -> None:
+    with_kernels(tree).file(f"/lib/modules/{NEW}/modules.dep", "kernel/fs/ext4.ko:\n" + listed)
+    tree.file(f"/lib/modules/{NEW}/{there}", "module")
+    assert kernel.unlisted(tree.host(), NEW) == (f"/lib/modules/{NEW}/{there}" if found else None)
+
+
 def test_a_kernel_without_the_module_costs_no_program(tree: Tree) -> None:
     with_kernels(tree).file(f"/lib/modules/{NEW}/modules.dep", "kernel/drivers/video/fbdev/nvidia/nvidiafb.ko:\n")
     programs = FakePrograms()

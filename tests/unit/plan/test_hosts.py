@@ -80,6 +80,7 @@ def test_without_systemd_only_what_has_a_service_is_refused_and_the_way_is_said(
 
 def test_cards_that_windows_does_not_show_fail_the_node_and_are_windows_to_mend() -> None:
     facts = wsl()
+    facts["kernel"]["running"] = "5.15.167.4-microsoft-standard-WSL2"
     facts["pci"]["gpus"] = []
     facts["smi"] = {"rc": 255, "seconds": 0.1, "error": "GPU access blocked by the operating system", "data": None}
     made = plan(facts, want("cuda"))
@@ -88,6 +89,13 @@ def test_cards_that_windows_does_not_show_fail_the_node_and_are_windows_to_mend(
     failed = check(facts, "host.windows_driver")
     assert "blocked by the operating system" in failed["reason"]
     assert "Windows" in failed["remedy"]
+    assert "dxgkrnl" not in failed["reason"]
+    facts["kernel"]["running"] = "6.1.21-libre-microsoft-standard-WSL2"
+    failed = check(facts, "host.windows_driver")
+    assert ("dxgkrnl" in failed["reason"], failed["remedy"].startswith("take kernel= out of .wslconfig")) == (
+        True,
+        True,
+    )
 
 
 def test_a_windows_without_nvidia_is_a_machine_without_one() -> None:

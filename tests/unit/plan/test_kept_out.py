@@ -35,6 +35,12 @@ def test_the_doctor_names_the_file_and_not_a_reboot() -> None:
     assert loading(node("blacklist nvidia", loaded=True))["status"] == "pass"
 
 
+def test_a_daemon_that_writes_the_file_anew_is_stopped_before() -> None:
+    remedy = loading(node("blacklist nvidia", file="/etc/modprobe.d/supergfxd.conf"))["remedy"]
+    assert remedy.startswith("supergfxctl --mode Hybrid")
+    assert "supergfxctl" not in loading(node("blacklist nvidia"))["remedy"]
+
+
 @pytest.mark.parametrize("line", ["alias nvidia off", "install nvidia /bin/false"])
 def test_a_module_that_nobody_can_load_is_refused_before_any_change(line: str) -> None:
     made = plan(node(line), Wish.from_variables({"gpuwright_want": ["driver"]}))

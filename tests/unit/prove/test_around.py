@@ -384,6 +384,47 @@ def test_clocks_that_somebody_set_are_told_of_a_card_at_work(
     assert not [check for check in wished if check["id"] == "gpu.clocks"]
 
 
+def test_a_board_that_tells_no_limit_of_power_is_judged_by_its_use_and_may_be_held_low(facts: Any) -> None:
+    (card,) = facts["smi"]["data"]["gpus"]
+    works: Any = {**card, "performance_state": "P0", "utilization_percent": 96, "throttle": [], "power_limit_w": None}
+    works["clocks"] = {**card["clocks"], "sm_mhz": 507, "sm_max_mhz": 3_003}
+    (check,) = found(facts, "gpu.clocks", smi={"data": {"gpus": [works]}})
+    assert (check["status"], "unplug" in check["remedy"]) == ("warn", True)
+    (check,) = found(facts, "gpu.clocks", smi={"data": {"gpus": [{**works, "power_limit_w": 50, "power_draw_w": 14}]}})
+    assert (check["status"], "unplug" in check["remedy"]) == ("warn", False)
+
+
+@pytest.mark.parametrize(
+    ("kind", "switches", "outside"),
+    [("vm", [], True), ("vm", [{"bus_id": "00000000:07:00.0", "device": "22a3"}], False), ("bare", [], False)],
+)
+def test_the_fabric_of_a_guest_is_its_hosts(facts: Any, kind: str, switches: list[Any], outside: bool) -> None:
+    (card,) = facts["smi"]["data"]["gpus"]
+    waits = {**card, "fabric": {**card["fabric"], "state": "In Progress", "status": None}}
+    changes: Any = {"environment": {"kind": kind, "detail": "kvm"}, "pci": {"nvswitches": switches}}
+    (check,) = found(facts, "fabric.state", smi={"data": {"gpus": [waits]}}, **changes)
+    assert (check["status"], "on its host" in check["remedy"]) == ("fail", outside)
+
+
+def test_a_module_that_no_list_names_is_there_and_needs_no_build(facts: Any) -> None:
+    path = f"/lib/modules/{facts['kernel']['next']}/extra/nvidia.ko.xz"
+    gone = nodes.merged(facts, {"driver": {"loaded_version": None}, "kernel": {"unlisted": path}})
+    gone["kernel"].update({"loaded": {}, "available": {}})
+    for name in ("driver.loaded", "driver.next_kernel"):
+        (check,) = found(gone, name)
+        assert (path in check["reason"], check["remedy"].startswith("depmod -a ")) == (True, True)
+
+
+@pytest.mark.parametrize(("headers", "words"), [([], "installs its headers and builds"), (["next"], "which builds")])
+def test_headers_that_are_there_are_not_installed_again(facts: Any, headers: list[str], words: str) -> None:
+    kernel: Any = {"loaded": {}, "available": {}, "headers": [facts["kernel"]["next"] for _each in headers]}
+    gone = nodes.merged(facts, {"driver": {"loaded_version": None}})
+    gone["kernel"].update(kernel)
+    for name in ("driver.loaded", "driver.next_kernel"):
+        (check,) = found(gone, name)
+        assert words in check["remedy"]
+
+
 # Engines, their toolkit, and what keeps containers from the cards
 
 

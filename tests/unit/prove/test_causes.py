@@ -55,6 +55,25 @@ def test_a_linux_driver_inside_windows_hides_what_windows_has() -> None:
     assert remedies(found) == ["mend host.linux_driver"]
 
 
+def test_a_card_that_has_no_handle_is_the_symptom_of_what_the_kernel_tells() -> None:
+    assert remedies(told(bad("smi.runs"), bad("kernel.sxid"))) == ["mend kernel.sxid"]
+    lost = bad("kernel.xid", reason="Xid 79: the card has fallen off the bus", gpu="00000000:3B:00.0")
+    assert remedies(told(bad("smi.runs"), lost)) == ["mend kernel.xid"]
+    program = bad("kernel.xid", "warning", reason="Xid 31: a page fault of the card's memory")
+    assert remedies(told(bad("smi.runs"), program)) == ["mend smi.runs", "mend kernel.xid"]
+
+
+def test_a_number_of_a_card_explains_what_nvidia_smi_cannot_read_of_it_and_of_no_other() -> None:
+    silent = bad("kernel.xid", reason="Xid 119: it does not answer", gpu="00000000:3B:00.0")
+    of_it, of_another = (bad("gpu.readable", gpu=label) for label in ("0 (00000000:3B:00.0)", "1 (00000000:AF:00.0)"))
+    found = told(of_it, of_another, silent)
+    assert [(check["id"], check["gpu"], check["status"]) for check in found] == [
+        ("kernel.xid", "00000000:3B:00.0", "fail"),
+        ("gpu.readable", "1 (00000000:AF:00.0)", "fail"),
+        ("gpu.readable", "0 (00000000:3B:00.0)", "skip"),
+    ]
+
+
 def test_a_card_that_sleeps_for_good_explains_that_it_fell_off_the_bus_and_no_other_fault_does() -> None:
     off_the_bus = bad("kernel.xid", reason="Xid 79: the card has fallen off the bus")
     asleep = bad("kernel.module", reason="the card does not come out of its sleep (D3cold)")

@@ -267,7 +267,67 @@ FAULTS: list[tuple[str, str, str, str, str]] = [
     ),
     (
         "nvidia_uvm: Unknown symbol nvUvmInterfaceRegisterGpu (err -2)",
-        *("kernel.module", "critical", "install", "nvidia_uvm"),
+        *("kernel.module", "critical", "install", "needs another one of the driver"),
+    ),
+    *(
+        (
+            line,
+            "kernel.module",
+            "critical",
+            "install",
+            f"one of the kernel's own modules that is not there or not loaded, of {module}",
+        )
+        for module, line in (
+            ("nvidia_modeset", "nvidia_modeset: Unknown symbol acpi_video_register_backlight (err -2)"),
+            ("nvidia_modeset", "nvidia_modeset: Unknown symbol __acpi_video_get_backlight_type (err -2)"),
+            ("nvidia_drm", "nvidia_drm: Unknown symbol drm_open (err 0)"),
+        )
+    ),
+    (
+        "nvidia_drm: Unknown symbol drm_open (err -22)",
+        "kernel.module",
+        "critical",
+        "install",
+        "does not fit this kernel",
+    ),
+    (
+        "NVRM: GPU 0000:3b:00.0 is already bound to vfio-pci.\nNVRM: No NVIDIA devices probed.",
+        *("kernel.module", "warning", "configure", "every card is kept for virtual machines (vfio-pci)"),
+    ),
+    *(
+        (line, "kernel.module", "warning", "configure", "refused to go to sleep")
+        for line in (
+            "nvidia 0000:3b:00.0: PM: pci_pm_suspend(): nv_pmops_suspend [nvidia] returns -5",
+            "nvidia 0000:3b:00.0: PM: failed to suspend async: error -5",
+            "PM: pci_pm_suspend(): nv_pmops_suspend+0x0/0x40 [nvidia] returns -5",
+        )
+    ),
+    (
+        "nvidia 0000:3b:00.0: can't suspend (nv_pmops_runtime_suspend [nvidia] returned -5)",
+        *("kernel.module", "warning", "reboot", f"does not answer any more, of {CARD}"),
+    ),
+    (
+        "Internal error: Oops: 0000000096000005 [#1] PREEMPT SMP\npc : nvgpu_gr_setup_bind_ctxsw_zcull+0x4c/0xd0 [nvgpu]",
+        *("kernel.oops", "critical", "reboot", "nvgpu"),
+    ),
+    *(
+        (line, "kernel.module", "warning", "configure", f"holds its memory, of {CARD}")
+        for line in (
+            "vfio-pci 0000:3b:00.0: BAR 0: can't reserve [mem 0x2800000000-0x2fffffffff 64bit pref]",
+            "vfio-pci 0000:3b:00.0: BAR 1 [mem 0x2800000000-0x2fffffffff 64bit pref]: can't reserve",
+        )
+    ),
+    (
+        "NVRM kgspInitRm_IMPL: missing NVDEC0 engine, cannot initialize GSP-RM\nNVRM: GPU 0000:3b:00.0: RmInitAdapter failed! (0x63)",
+        *("kernel.module", "critical", "install", f"(NVDEC) that the card does not have, of {CARD}"),
+    ),
+    (
+        "NVRM: nvCheckOkFailedNoLog: Check failed: Out of memory [NV_ERR_NO_MEMORY] (0x51) returned from _memdescAllocInternal(x)",
+        *("kernel.oom", "warning", "restart_app", "no memory of the machine"),
+    ),
+    (
+        "nvidia 0000:3b:00.0: AER: can't recover (no error_detected callback)",
+        *("kernel.aer", "critical", "reboot", CARD),
     ),
     (
         "nvidia: version magic '6.8.0-1 SMP mod_unload ' should be '6.8.0-2 SMP mod_unload '",
@@ -756,6 +816,39 @@ def test_what_stopped_the_start_of_a_card_is_told_of_the_card_that_the_next_line
     [left, check] = bad(cause, FOLLOWS[2], cause, FOLLOWS[2], other)
     assert (check["gpu"], check["measured"]) == (CARD, 2)
     assert (left["id"], left["gpu"]) == ("kernel.xid", "00000000:AF:00.0")
+
+
+def test_a_link_that_did_not_recover_silences_the_page_fault_of_its_card_alone() -> None:
+    fault = "NVRM: Xid (PCI:0000:3b:00): 31, pid=7, name=python3, Ch 00000008, MMU Fault: ENGINE GRAPHICS"
+    broken = "nvidia 0000:3b:00.0: AER: can't recover (no error_detected callback)"
+    assert [check["id"] for check in bad(broken, fault)] == ["kernel.aer"]
+    assert [check["id"] for check in bad(broken, fault.replace(":3b:", ":af:"))] == ["kernel.xid", "kernel.aer"]
+    assert [check["id"] for check in bad(broken, fault.replace(" 31,", " 48,"))] == ["kernel.xid", "kernel.aer"]
+
+
+def test_a_slot_whose_card_was_pulled_out_is_told_where_a_card_of_ours_is_lost() -> None:
+    down = "pcieport 0000:00:01.1: pciehp: Slot(0): Link Down"
+    lost = "NVRM: Xid (PCI:0000:3b:00): 79, pid=1, name=x, GPU has fallen off the bus."
+    assert bad(down) == []
+    [off, slot] = bad(down, lost)
+    assert (off["id"], slot["id"], "pciehp" in str(slot["reason"])) == ("kernel.xid", "kernel.aer", True)
+
+
+def test_libraries_of_another_version_explain_that_the_firmware_of_the_module_is_gone() -> None:
+    mismatch = "NVRM: API mismatch: the client has the version 570.153.02, but"
+    gone = "nvidia 0000:3b:00.0: Direct firmware load for nvidia/570.144/gsp_ga10x.bin failed with error -2"
+    [check] = bad(mismatch, gone, *FOLLOWS[2:])
+    assert "of another version than its loaded module" in str(check["reason"])
+
+
+def test_cards_for_virtual_machines_are_no_fault_where_the_driver_has_others() -> None:
+    kept = "NVRM: GPU 0000:3b:00.0 is already bound to vfio-pci."
+    assert bad(kept) == []
+    assert len(bad(kept, "NVRM: No NVIDIA devices probed.")) == 1
+    other = "NVRM: GPU 0000:af:00.0 is already bound to nouveau."
+    [check] = bad(kept, other, "NVRM: No NVIDIA devices probed.")
+    assert "nouveau" in str(check["reason"])
+    assert bad("NVRM: No NVIDIA devices probed.") == []
 
 
 def test_a_card_without_addresses_has_a_remedy_in_a_virtual_machine_too() -> None:

@@ -40,6 +40,25 @@ def test_a_log_without_an_error_passes() -> None:
     assert (check["id"], check["status"]) == ("kernel.xid", "pass")
 
 
+LOST = "NVRM: nvAssertOkFailedNoLog: Assertion failed: GPU lost from the bus [NV_ERR_GPU_IS_LOST] (0x0000000F) returned from rmStatus"
+
+
+@pytest.mark.parametrize("lines", [[LOST, LOST], [LOST, OFF, LOST], [OFF, LOST]])
+def test_a_card_that_is_lost_by_its_status_is_told_once(lines: list[str]) -> None:
+    [check] = judged(*lines)
+    assert str(check["reason"]).startswith("Xid 79: ")
+    assert check["gpu"] == ("00000000:3B:00.0" if OFF in lines else None)
+
+
+def test_an_error_that_is_fatal_by_its_own_word_has_a_remedy_that_ends_it() -> None:
+    line = "NVRM: Xid (PCI:0000:3b:00): 145, pid=7, name=x, RLW_REMAP {} XC1 i0 Link 05 (0x02409a82)"
+    [fatal], [other] = judged(line.format("Fatal")), judged(line.format("Nonfatal"))
+    assert [("reboot" in str(check["remedy"]), check["status"]) for check in (fatal, other)] == [
+        (True, "fail"),
+        (False, "warn"),
+    ]
+
+
 PREFIXES = [
     "[6781741.548779] ",
     "[Sun Feb 23 16:24:18 2025] ",

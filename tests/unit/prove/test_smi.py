@@ -389,16 +389,55 @@ def test_what_helps_a_slow_card_goes_by_what_slows_it(
     assert [word for word in wrong if word in remedy] == []
 
 
-def test_one_sensor_that_cannot_be_read_fails_and_does_not_lose_the_card(
+@pytest.mark.parametrize(
+    ("told", "loaded", "status"),
+    [
+        ("[Unknown Error]", False, ("skip", "pass")),
+        ("ERR!", False, ("skip", "pass")),
+        ("[Unknown Error]", True, ("warn", "fail")),
+        ("[GPU requires reset]", False, ("warn", "fail")),
+    ],
+)
+def test_a_power_draw_that_cannot_be_read_once_is_no_fault(
+    document: Callable[[str], str], by_id: ById, told: str, loaded: bool, status: tuple[str, str]
+) -> None:
+    data = smi.parse_xml(document("h100_580.xml").replace("<instant_power_draw>70.55 W", f"<instant_power_draw>{told}"))
+    judge = smi_judge.judge_under_load if loaded else smi_judge.judge_gpu
+    checked = by_id(judge(data["gpus"][0], {}))
+    assert (checked["power.read"]["status"], checked["gpu.readable"]["status"]) == status
+    assert "gpu.lost" not in checked
+
+
+def test_a_power_draw_beside_other_values_that_cannot_be_read_fails(
     document: Callable[[str], str], by_id: ById
 ) -> None:
-    data = smi.parse_xml(
-        document("h100_580.xml").replace("<instant_power_draw>70.55 W", "<instant_power_draw>[Unknown Error]")
-    )
-    checked = by_id(smi_judge.judge(data, {}))
-    assert checked["power.read"]["status"] == "warn"
-    assert checked["gpu.readable"]["status"] == "fail"
-    assert "gpu.lost" not in checked
+    text = document("h100_580.xml").replace("<instant_power_draw>70.55 W", "<instant_power_draw>[Unknown Error]")
+    data = smi.parse_xml(text.replace("<pstate>", "<unused>").replace("<gpu_temp>", "<gpu_temp>[Unknown Error]", 1))
+    checked = by_id(smi_judge.judge_gpu(data["gpus"][0], {}))
+    assert (checked["power.read"]["status"], checked["gpu.readable"]["status"]) == ("warn", "fail")
+
+
+@pytest.mark.parametrize(
+    ("draw", "throttle", "status", "words"),
+    [
+        (588.4, ["sw_power_cap"], "warn", "holds the clocks down"),
+        (588.4, [], "warn", "588.4 W"),
+        (60.0, [], "pass", ""),
+    ],
+)
+def test_a_power_draw_that_no_limit_allows_is_a_wrong_reading(
+    parsed: Parsed, by_id: ById, draw: float, throttle: list[str], status: str, words: str
+) -> None:
+    card: Any = {**parsed("h100_580.xml")["gpus"][0], "power_limit_w": 35.0, "power_default_limit_w": 35.0}
+    card |= {"power_draw_w": draw, "throttle": throttle}
+    check = by_id(smi_judge.judge_gpu(card, {}))["power.read"]
+    assert (check["status"], words in str(check["reason"])) == (status, True)
+
+
+@pytest.mark.parametrize(("name", "words"), [("NVIDIA GH200 480GB", True), ("NVIDIA H200", False)])
+def test_the_daemon_of_a_superchip_runs_as_root(parsed: Parsed, by_id: ById, name: str, words: bool) -> None:
+    card: Any = {**parsed("h100_580.xml")["gpus"][0], "name": name, "persistence_mode": False}
+    assert ("root" in str(by_id(smi_judge.judge_gpu(card, {}))["persistence"]["remedy"])) is words
 
 
 @pytest.mark.parametrize(

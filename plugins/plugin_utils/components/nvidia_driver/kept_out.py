@@ -11,6 +11,12 @@ if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts, KeptOut
 
 _CMDLINE = "/proc/cmdline"
+# Who writes a file of modprobe anew at each start, by a word of its name: what comes before.
+_WRITERS = {
+    "supergfxd": "supergfxctl --mode Hybrid, or systemctl disable --now supergfxd, which writes that file at each start; then ",
+    "optimus-manager": "optimus-manager --switch hybrid, which writes that file; then ",
+    "bumblebee": "remove bumblebee, which brought that file; then ",
+}
 _REMEDY = (
     "take it out{where}; a switch of hybrid graphics (prime-select, envycontrol) writes such lines, and takes them back by its own command."
     " Then make the initramfs again (update-initramfs -u, or dracut --force) and reboot"
@@ -30,7 +36,8 @@ def named(kept: Sequence[KeptOut]) -> str:
 def remedy(kept: Sequence[KeptOut]) -> str:
     """What a person does."""
     of_boot = any(each["file"] == _CMDLINE for each in kept)
-    return _REMEDY.format(
+    writers = "".join(text for name, text in _WRITERS.items() if any(name in each["file"] for each in kept))
+    return writers + _REMEDY.format(
         where=" (of the command line: what was typed in the boot menu is gone with the next boot, else /etc/default/grub has it)"
         if of_boot
         else ""
