@@ -46,8 +46,8 @@ __all__ = ["DEFAULT_WANTS", "FLEET_VARIABLES", "WORDS", "BadInput", "FrameworkWi
 FRAMEWORKS_PATH = "/opt/gpuwright"
 
 _WANT = re.compile(
-    r"^\s*(?P<name>[A-Za-z][A-Za-z0-9._-]*?)\s*(?:\[(?P<extras>[^\]]*)\])?\s*(?:@\s*(?P<environment>[^\s=<>!~]*))?"
-    r"\s*(?P<spec>(?:[=<>!~].*)?)\s*$"
+    r"^\s*(?P<name>[A-Za-z][A-Za-z0-9._-]*?)\s*(?:\+(?P<variant>[A-Za-z]+\d*))?(?:\[(?P<extras>[^\]]*)\])?"
+    r"\s*(?:@\s*(?P<environment>[^\s=<>!~]*))?\s*(?P<spec>(?:[=<>!~].*)?)\s*$"
 )
 # A name of an environment is one of a directory, and of a Jupyter kernel.
 _ENVIRONMENT = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", re.ASCII)
@@ -287,15 +287,12 @@ def _add_want(values: Values, want: str, rules: Rules) -> None:
         raise BadInput(f"cannot read the want {want!r}: write NAME or NAME=VERSION", [_COMPONENTS])
     written = match["name"].lower().replace("_", "-")
     name, variant = _named(written)
-    extras, spec, named = match["extras"], match["spec"].strip(), match["environment"]
     if name in frameworks.ABOUT:
-        about = frameworks.ABOUT[name]
-        behind = _BEHIND.match(spec)
-        if behind and named is None:
-            spec, named = behind["spec"], behind["environment"]
-        wished = _framework(about, _variant_of_extras(about, extras, spec, want, rules) or variant, spec, want, rules)
-        _add_framework(values, replace(wished, environment=_environment(named, want, name)))
+        _add_of_framework(values, frameworks.ABOUT[name], variant, match, rules)
         return
+    extras, spec, named = match["extras"], match["spec"].strip(), match["environment"]
+    if match["variant"]:
+        raise BadInput(f"{want!r}: only frameworks have builds such as +{match['variant']}", [name + spec])
     if name not in _READERS and companions.of(written, rules):
         asked = _ONE_EQUALS.sub("==", _BEHIND.sub(r"\g<spec>", spec))
         values["by_hand"] = tuple(dict.fromkeys((*values.get("by_hand", ()), _by_hand(written + asked, want))))
@@ -315,6 +312,21 @@ def _add_want(values: Values, want: str, rules: Rules) -> None:
         raise BadInput(f"{name} takes no extra: {want!r}", [name + spec])
     else:
         reader(values, spec, want, rules)
+
+
+def _add_of_framework(
+    values: Values, about: frameworks.About, variant: str | None, match: re.Match[str], rules: Rules
+) -> None:
+    """Read a want of a framework. ``variant``: the one that its name holds."""
+    want, spec, named = match.string, match["spec"].strip(), match["environment"]
+    behind = _BEHIND.match(spec)
+    if behind and named is None:
+        spec, named = behind["spec"], behind["environment"]
+    variant = _variant_of_name(about, match["variant"], want, rules) or variant
+    wished = _framework(
+        about, _variant_of_extras(about, match["extras"], spec, want, rules) or variant, spec, want, rules
+    )
+    _add_framework(values, replace(wished, environment=_environment(named, want, about.name)))
 
 
 def _by_hand(asked: str, want: str) -> str:
@@ -510,6 +522,21 @@ def _variants(row: Row, about: frameworks.About) -> list[str]:
     return list(filter(None, [named] if isinstance(named, str | None) else named))
 
 
+def _variant_of_name(about: frameworks.About, variant: str | None, want: str, rules: Rules) -> str | None:
+    """Return the variant that stands behind a name, as in pytorch+cu121. One that no release is built in is BadInput."""
+    if variant is None or variant == frameworks.CPU:
+        return variant
+    rows = _every_release(about, rules)
+    named = [each for row in rows for each in _variants(row, about)] if about.variants else []
+    builds = named or [row["variant"] for row in rules[about.releases[0]].get("variants", ())]
+    if not about.local or variant not in builds:
+        text = f"{want!r}: no release of {about.package} that is known is a build +{variant}"
+        raise BadInput(
+            text, [f"{about.name}+{each}" for each in reversed(dict.fromkeys(builds))] if about.local else [about.name]
+        )
+    return variant
+
+
 def _variant_of_extras(about: frameworks.About, extras: str | None, spec: str, want: str, rules: Rules) -> str | None:
     """Return the variant that an extra names. One that does not exist is BadInput."""
     if not extras:
@@ -518,6 +545,10 @@ def _variant_of_extras(about: frameworks.About, extras: str | None, spec: str, w
     extra = extras.strip().lower().replace("_", "-")
     for row in rules["frameworks"]["extras"]:
         if row["framework"] == name and extra == row["extra"].replace("_", "-"):
+            exact = _PLAIN.match(spec)
+            if exact and not _releases(about, exact["version"], f"=={exact['version']}", want, rules):
+                # That the release is older than the tables is the reason before that of the extra of its time.
+                return None
             raise BadInput(
                 f"{want!r}: the extra [{extras}] does not exist any more, it is {row['instead']} now",
                 [each + spec for each in row["instead"].split(" or ")],
@@ -665,9 +696,9 @@ _TOLD = (
     ),
     ("jupyterlab jupyterhub notebook", "the environments become kernels of the Jupyter that is there", ("jupyter",)),
     (
-        "pytorch-cuda cuda-version cu118 cu121 cu124 cu126 cu128 cu129 cu130",
+        "pytorch-cuda cuda-version cu111 cu113 cu116 cu117 cu118 cu121 cu124 cu126 cu128 cu129 cu130 cu132",
         "the CUDA of a PyTorch is part of its version",
-        ("torch==2.8.0+cu128",),
+        (f"{frameworks.DEFAULT}{{variant}}",),
     ),
     (
         "pytorch-nightly torch-nightly",
@@ -718,6 +749,7 @@ _NAMES = (*(name for name in _READERS if name != "python"), *frameworks.ABOUT, "
 _VOCABULARY = spoken.Vocabulary(
     aliases={alias: name for words in WORDS for alias, name in words.aliases.items()},
     told=(*(words.told for words in WORDS), spoken.ELSEWHERE),
+    packages=[words.packages for words in WORDS],
     known=lambda name: name in _READERS or _is_of_framework(name),
     of_framework=_is_of_framework,
 )

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import re
+
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 
 from ..model.errors import BadInput
@@ -12,6 +14,12 @@ from ..rules import Rules
 from . import datacentre
 from .reading import AUTO, VERSION, Reader, Variables, Words, bare, choice, equals, is_outside, sha256
 
+#: Packages of the driver as NVIDIA and the distributions name them, and a branch as NVIDIA writes it: r580.
+_PACKAGE = re.compile(
+    r"(?:nvidia-(?:driver|headless|utils|dkms|kernel|firmware)|(?P<kind>nvidia-open|nvidia-kernel-open)|cuda-drivers?|driver)"
+    r"(?:-no-dkms)?(?:-(?P<branch>\d{3}))?(?:-server)?(?P<open>-open)?"
+)
+_BRANCH = re.compile(r"=+ *[rv](?P<version>\d[\d.]*)")
 _CHOICES = {
     "modules": ("open", "proprietary"),
     "source": ("nvidia", "distro", "runfile", "preinstalled"),
@@ -37,6 +45,16 @@ def _set_driver(values: Values, version: str | None, want: str, rules: Rules) ->
     values["driver_branch"] = branch
     if version != branch:
         values["driver_version"] = version
+
+
+def _of_package(name: str, rest: str) -> tuple[str, ...]:
+    """Return what is wished by the name of a package of the driver; nothing for another name."""
+    package = _PACKAGE.fullmatch(name)
+    if not package:
+        return ()
+    branch = _BRANCH.fullmatch(rest)
+    version = f"={package['branch']}" if package["branch"] else f"={branch['version']}" if branch else rest
+    return (f"driver{version}", *(("driver-modules=open",) if package["kind"] or package["open"] else ()))
 
 
 def _read_variables(values: Values, variables: Variables, rules: Rules) -> None:
@@ -129,4 +147,5 @@ WORDS = Words(
     instead="the driver that is there is used as it is",
     read=_read_variables,
     told=_TOLD,
+    packages=_of_package,
 )

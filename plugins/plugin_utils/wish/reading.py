@@ -30,7 +30,8 @@ ANY = "auto"
 _YES = ("true", "yes", "on", "y", "t", "1")
 
 
-#: Rows of names with blanks between them, of what is said of each, and of what may be written instead.
+#: Rows of names with blanks between them, of what is said of each, and of what may be written instead; {variant} there is the CUDA that a
+#: name or its version has, as PyTorch's builds have it: +cu121.
 Told = Sequence[tuple[str, str, tuple[str, ...]]]
 
 
@@ -42,6 +43,7 @@ class Words:
     by_default: whether that is wished where nothing is wished by name. ``besides``: those of ``brings`` that ask for nothing by name, so
     that what is wished by default comes too.
     readers: by name for --want. aliases: other names for these, or for a whole want. told: names that people ask for and that are no want.
+    packages: what the name of a package of it and what follows that wish, as --want takes it; nothing for another name.
     variables: those that say what is wished of it, and ``read`` reads them into the fields of a wish. auto_says: those of them that ask for
     something by auto, which leaves the others to the resolver. of_host: those of them that speak of the host and of no version, so that a
     lock leaves them to it.
@@ -59,6 +61,7 @@ class Words:
     readers: Mapping[str, Reader] = field(default_factory=dict)
     aliases: Mapping[str, str] = field(default_factory=dict)
     told: Told = ()
+    packages: Callable[[str, str], tuple[str, ...]] = lambda _name, _rest: ()
     variables: Sequence[str] = ()
     auto_says: Sequence[str] = ()
     of_host: Sequence[str] = ()

@@ -9,7 +9,7 @@ layout of MIG, DCGM, Slurm) is answered with what to write, or with that it is n
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NoReturn
@@ -22,12 +22,8 @@ _VERSION_APART = re.compile(r"(?P<name>[a-z].*?) +v?(?P<version>\d[\w.+]*|latest
 _VERSION_IN_NAME = re.compile(
     r"(?P<name>[a-z][a-z-]*?)-?v?(?P<version>\d{1,3}(?:[.-]\d+){0,3})(?:-cuda-\d+)?(?:-dev(?:el)?)?"
 )
-#: Packages of the driver as NVIDIA and the distributions name them, and a branch as NVIDIA writes it: r580.
-_DRIVER = re.compile(
-    r"(?:nvidia-(?:driver|headless|utils|dkms|kernel|firmware)|(?P<kind>nvidia-open|nvidia-kernel-open)|cuda-drivers?|driver)"
-    r"(?:-no-dkms)?(?:-(?P<branch>\d{3}))?(?:-server)?(?P<open>-open)?"
-)
-_BRANCH = re.compile(r"=+ *[rv](?P<version>\d[\d.]*)")
+#: A CUDA as it is in a name or a version: cu121, 12.1.
+_CUDA = re.compile(r"(\d{1,2})\.?(\d)")
 #: What leaves the version to the resolver, which takes the newest that fits.
 _NEWEST = re.compile(r"=+ *(?:latest|newest|auto)")
 
@@ -57,11 +53,13 @@ class Vocabulary:
     """What can be wished, and what people call it.
 
     aliases: other names of what can be wished, each with its name or with a whole want. told: what is no want by its name, see Words.
-    known: whether a name can be wished as it is. of_framework: whether it is one of a framework.
+    packages: what the name of a package means, each those of one component. known: whether a name can be wished as it is. of_framework:
+    whether it is one of a framework.
     """
 
     aliases: Mapping[str, str]
     told: Iterable[Told]
+    packages: Sequence[Callable[[str, str], tuple[str, ...]]]
     known: Callable[[str], bool]
     of_framework: Callable[[str], bool]
 
@@ -77,18 +75,15 @@ class Vocabulary:
             return (name,)
         if name in self.aliases:
             return (_aliased(self.aliases[name], rest, want),)
-        if self.known(name):
-            return (_branch(name, text),)
+        meant = next((found for each in self.packages if (found := each(name, rest))), ())
+        if meant or self.known(name):
+            return meant or (text,)
         if name in self._answers:
             self._refuse(name, want)
         return self._of_package(name, rest) or (text,)
 
     def _of_package(self, name: str, rest: str) -> tuple[str, ...]:
         """Return what the name of a package means that has its version in it; nothing for another name."""
-        driver = _DRIVER.fullmatch(name)
-        if driver:
-            branch = f"={driver['branch']}" if driver["branch"] else rest
-            return (f"driver{branch}", *(("driver-modules=open",) if driver["kind"] or driver["open"] else ()))
         versioned = None if rest else _VERSION_IN_NAME.fullmatch(name)
         bare = self.aliases.get(versioned["name"], versioned["name"]) if versioned else ""
         return (f"{bare}={versioned['version'].replace('-', '.')}",) if versioned and self.known(bare) else ()
@@ -99,7 +94,9 @@ class Vocabulary:
 
     def _refuse(self, name: str, want: str) -> NoReturn:
         said, instead = self._answers[name]
-        raise BadInput(f"{want!r}: {said}", list(instead))
+        cuda = _CUDA.search(want)
+        variant = f"+cu{cuda[1]}{cuda[2]}" if cuda else ""
+        raise BadInput(f"{want!r}: {said}", [each.replace("{variant}", variant) for each in instead])
 
 
 def _parted(text: str) -> tuple[str, str]:
@@ -124,9 +121,3 @@ def _aliased(meant: str, rest: str, want: str) -> str:
             f"{want!r}: which version of it comes is a matter of its source, so it is asked for without one", [meant]
         )
     return f"{meant}{rest}"
-
-
-def _branch(name: str, text: str) -> str:
-    """Return a branch of the driver as NVIDIA writes it, r580, as its number."""
-    branch = _BRANCH.search(text)
-    return f"driver={branch['version']}" if name == "driver" and branch else text

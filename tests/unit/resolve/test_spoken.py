@@ -76,11 +76,24 @@ def test_what_is_asked_for_in_another_way_is_answered_with_that() -> None:
             with pytest.raises(BadInput, match="^" + re.escape(repr(name))) as error:
                 Wish.from_wants([name])
             assert said in str(error.value)
-            assert error.value.suggestions == list(instead)
+            built = f"+{name}" if name.startswith("cu1") else ""
+            assert error.value.suggestions == [each.replace("{variant}", built) for each in instead]
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [("cu121", "pytorch+cu121"), ("pytorch-cuda=12.1", "pytorch+cu121"), ("cuda-version 11.8", "pytorch+cu118")],
+)
+def test_the_cuda_of_a_pytorch_is_answered_with_the_build_for_that_cuda(said: str, meant: str) -> None:
+    with pytest.raises(BadInput) as error:
+        Wish.from_wants([said])
+    assert error.value.suggestions == [meant]
+    assert [each.variant for each in Wish.from_wants([meant]).frameworks] == [meant.partition("+")[2]]
 
 
 def test_what_is_named_instead_can_be_wished() -> None:
-    named = {hint for _names, _said, instead in TOLD for hint in instead if ": " not in hint}
+    told = {hint for _names, _said, instead in TOLD for hint in instead if ": " not in hint}
+    named = {each.replace("{variant}", "+cu126") for each in told}
     wants = named - {"project=requirements.txt", "container-image=IMAGE"}
     for want in wants:
         assert Wish.from_wants([want]) != Wish()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -53,6 +54,8 @@ def test_a_want_is_read(want: str, expected: dict[str, Any]) -> None:
         ("pytorch>=2.7", ">=2.7", None),
         ("pytorch = 2.8", "==2.8.*", None),
         ("torch==2.14.1+cpu", "==2.14.1", "cpu"),
+        ("torch+cu126", "", "cu126"),
+        ("pytorch+cu126>=2.7", ">=2.7", "cu126"),
     ],
 )
 def test_pytorch_is_read_as_pip_would_be_told(want: str, specifier: str, variant: str | None) -> None:
@@ -61,8 +64,24 @@ def test_pytorch_is_read_as_pip_would_be_told(want: str, specifier: str, variant
 
 
 @pytest.mark.parametrize(
+    ("want", "said", "instead"),
+    [
+        ("torch+cu122", "no release of torch that is known is a build +cu122", "pytorch+cu132"),
+        ("cupy+cuda9", "no release of cupy that is known is a build +cuda9", "cupy+cuda13"),
+        ("jax+cuda12", "no release of jax", "jax"),
+        ("cuda+cu12", "only frameworks have builds", "cuda"),
+    ],
+)
+def test_a_build_behind_a_name_that_there_is_not_is_refused(want: str, said: str, instead: str) -> None:
+    with pytest.raises(BadInput, match=re.escape(said)) as error:
+        Wish.from_wants([want])
+    assert error.value.suggestions[0] == instead
+
+
+@pytest.mark.parametrize(
     ("want", "name", "specifier", "variant"),
     [
+        ("cupy+cuda12", "cupy", "", "cuda12"),
         ("tensorflow", "tensorflow", "", None),
         ("tf", "tensorflow", "", None),
         ("tensorflow==2.16.1", "tensorflow", "==2.16.1", None),
