@@ -85,6 +85,9 @@ _GIVEN = (
     "container-toolkit.image",
 )
 
+# Conflicts that another system does not solve.
+_OF_CARDS = ("driver.card", "driver.cards", "cuda.cards", "frameworks.card", "frameworks.cards")
+
 # Rules that are older than this many days miss drivers and wheels that people ask for.
 OLD = 90
 
@@ -193,7 +196,7 @@ def _decide(machine: Machine, wish: Wish, rules: Rules, log: Log) -> Stack:
         raise Unresolved(*beyond)
     if machine.environment == "jetson" and not wish.frameworks and not wish.projects:
         return {}
-    system = foreign.repository(machine, systems.find(machine, rules), log)
+    system = foreign.repository(machine, _system(machine, wish, log), log)
     systems.warn(machine, system, log)
     if not machine.cards:
         return _without_cards(machine, wish, system, log)
@@ -217,6 +220,23 @@ def _decide(machine: Machine, wish: Wish, rules: Rules, log: Log) -> Stack:
     if log.conflicts:
         raise Unresolved(*log.conflicts, stack=stack)
     return stack
+
+
+def _system(machine: Machine, wish: Wish, log: Log) -> Row:
+    """Return the row of the system. Raises Unresolved for one that is not served, with what the cards would not have on another one."""
+    try:
+        return systems.find(machine, log.rules)
+    except Unresolved as error:
+        if log.trial or not machine.cards:
+            raise
+        served = next(row for row in log.rules["systems"]["rows"] if row["confirmed"])
+        elsewhere = replace(machine, os=served["os"], derived=None, kernel=served["kernel"], glibc=served["glibc"])
+        against: list[Entry] = []
+        try:
+            _decide(elsewhere, wish, log.rules, Log(log.rules))
+        except Unresolved as other:
+            against = [entry for entry in other.conflicts if entry["rule"] in _OF_CARDS]
+        raise Unresolved(*error.conflicts, *against) from None
 
 
 def _of_host(machine: Machine, wish: Wish, system: Row, stack: Stack, log: Log) -> None:

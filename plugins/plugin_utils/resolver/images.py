@@ -139,8 +139,9 @@ def judge(reference: str, machine: Machine, wish: Wish, stack: Stack, rules: Rul
     if image["by"] == "toolkit" and _is_upstreams(repository, image, rules):
         missing = _no_such_tag(tag, asked)
         if missing:
-            own = _alike(tag, tag[: tag.find(".") + 2].rstrip("-"), asked)
-            instead = own or _alike(tag, _best(image, asked)["cuda"], asked)
+            cuda = tag[: tag.find(".") + 2].rstrip("-")
+            runs = any(_cuda_fit(row, asked) for row in rules["images"]["tags"] if _minor(row) == cuda)
+            instead = (_alike(tag, cuda, asked) if runs else None) or _alike(tag, _best(image, asked)["cuda"], asked)
             named = f"{repository}:{instead}" if instead else None
             return Verdict(missing[1], f"{reference}: {missing[0]}", f"{_DATA} (tags)", named)
     if tag == "latest" and image["latest"] is False and _is_upstreams(repository, image, rules):
@@ -182,6 +183,11 @@ def _no_such_tag(tag: str, asked: _Asked) -> tuple[str, bool | None] | None:
             f"its CUDA is older than {oldest}, with which the tags begin that are kept: what has ended is deleted",
             None,
         )
+    first = next((_minor(row) for row in rows if found["system"] in row["systems"]), None)
+    begins = f", which begins with CUDA {first}" if first else ""
+    absent = f"there is no image of CUDA {found['cuda']} for {found['system']}{begins}", False
+    if first and not numeric_version.at_least(found["cuda"], first):
+        return absent
     mine = [row for row in rows if _minor(row) == found["cuda"]]
     if not mine or numeric_version.at_least(found["cuda"], _READ_IN_PART):
         return None
@@ -192,9 +198,7 @@ def _no_such_tag(tag: str, asked: _Asked) -> tuple[str, bool | None] | None:
         )
     systems = [row for row in mine if found["system"] in row["systems"]]
     if not systems:
-        first = next((_minor(row) for row in rows if found["system"] in row["systems"]), None)
-        begins = f", which begins with CUDA {first}" if first else ""
-        return f"there is no image of CUDA {found['cuda']} for {found['system']}{begins}", False
+        return absent
     kinds = {kind for row in systems for kind in row["kinds"]}
     if found["kind"] not in kinds:
         return (
@@ -305,6 +309,7 @@ def _alike(tag: str, cuda: str | None, asked: _Asked) -> str | None:
         [each for each in tags if each.endswith((f"-{rest}", f"-{newer}"))]
         or [each for each in tags if f"-{newer}-" in each]
         or [each for each in tags if each.endswith(system)]
+        or [each for each in tags if f"-{newer.rpartition('-')[0]}-" in each]
         or tags
     )
     return same[0] if same else None

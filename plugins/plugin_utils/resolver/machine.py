@@ -489,7 +489,11 @@ def machine_from_options(
         derived=derived,
         arch=machine,
         today=today or date.today(),  # noqa: DTZ011 - ends of life are days, not moments
-        environment="wsl" if said.get("wsl") or windows else "jetson" if _all_embedded(cards) else "bare",
+        environment="wsl"
+        if said.get("wsl") or windows or os_names.is_in_wsl(os or "")
+        else "jetson"
+        if _all_embedded(cards)
+        else "bare",
         secure_boot=secure_boot,
         kernel=kernel,
         screen=screen,

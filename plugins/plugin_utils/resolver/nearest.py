@@ -209,7 +209,7 @@ def _frozen(wish: Wish, rules: Rules) -> Iterator[Alternative]:
         yield Alternative(
             f"drop the pins of what comes with {titles} ({_places(brought)})", partial(_without_pins, brought)
         )
-        known = companions.known(project.requirements, rules) if rows else ()
+        known = companions.known(project.requirements, rules) if members else ()
         beside = [each for each in known if each not in brought and _bound(each)]
         names = ", ".join(dict.fromkeys(required.name(each.text) for each in beside))
         yield Alternative(f"leave the version of {names} open ({_places(beside)})", partial(_without_pins, beside))

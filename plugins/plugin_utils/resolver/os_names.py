@@ -1,6 +1,8 @@
 # Copyright: gpuwright contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""An operating system as people write it: ubuntu24.04, NVIDIA's ubuntu2404, Ubuntu 24.04 LTS, noble, rhel9.6, "Rocky Linux 9"."""
+"""An operating system as people write it: ubuntu24.04, NVIDIA's ubuntu2404, Ubuntu 24.04 LTS, noble, rhel9.6, "Rocky Linux 9", "WSL2
+Ubuntu 24.04", "DGX OS 7".
+"""
 
 from __future__ import annotations
 
@@ -8,13 +10,15 @@ import re
 
 from ..rules import Row, Rules
 
-_WRITTEN = re.compile(r"(?P<name>[a-z][a-z!_/ -]*?)[ _-]*(?P<version>\d[\d.]*)(?: lts)?")
+_WRITTEN = re.compile(r"(?P<name>[a-z][a-z!_/ -]*?)[ _-]*(?P<version>\d[\d.]*)?(?: lts)?")
+_WSL = re.compile(r"[ (/:_-]*\bwsl ?2?\b[ )/:_-]*")
 _NOTHING_SAID = re.compile(r"[^a-z]|linux|gnu")
 
 
 def known(written: str, rules: Rules) -> str:
     """Return the ID-VERSION of os-release that is meant; the words themselves where they name no system that the tables have."""
     text = written.strip().lower()
+    text = _WSL.sub("", text) or text
     systems: list[Row] = rules["systems"]["rows"]
     by_codename = next((str(row["os"]) for row in systems if row["codename"] == text), None)
     match = _WRITTEN.fullmatch(text)
@@ -25,10 +29,19 @@ def known(written: str, rules: Rules) -> str:
     identity = next((row["id"] for row in rows if name in (_plain(row["id"]), _plain(row["name"]))), None)
     if identity is None:
         return written
+    if not match["version"]:
+        # Of one that is made from another one the newest is meant; several releases of the same are for a person to tell apart.
+        newest = [row["version"] or "" for row in rules["systems"]["derivatives"] if row["id"] == identity]
+        return f"{identity}-{newest[-1]}" if newest else written
     digits = match["version"].replace(".", "")
     versions = [row["version"] for row in systems if row["id"] == identity]
     version = next((each for each in versions if each.replace(".", "") == digits), match["version"])
     return f"{identity}-{version}"
+
+
+def is_in_wsl(written: str) -> bool:
+    """Say whether a system is named as one in WSL."""
+    return _WSL.search(written.lower()) is not None
 
 
 def _plain(name: str) -> str:

@@ -22,7 +22,7 @@ DEVELS = ("kernel-devel", "kernel-64k-devel", "kernel-rt-devel")
 _MATCHED = re.compile(r"(?P<newest>(?P<devel>kernel-(?:64k-)?devel)-matched)-(?P<kernel>\d.*)")
 # Red Hat's flavours: pages of 64 KiB, and real time (5.14.0-611.41.1.el9_7.aarch64+64k).
 _FLAVOURED = re.compile(r"(?P<release>\d.*)\+(?P<flavour>64k|rt)")
-#: A system as people write it: ubuntu24, debian 13, rocky-9.4.
+#: A system whose release the tables do not have, or that is named without one: ubuntu-24, rocky-7, debian.
 _WRITTEN = re.compile(r"^(?P<id>[a-z]+)[ _-]*(?P<version>[\d.]*).*$")
 _EXTENDED = {"debian": "Debian LTS", "ubuntu": "Ubuntu Pro (ESM)", "rhel": "Red Hat's extended life cycle support"}
 
@@ -47,8 +47,8 @@ def find(machine: Machine, rules: Rules) -> Row:
 
 
 def _near(name: str, rows: Sequence[Row]) -> str | None:
-    """Return the release next to one that is not served, of the same system: ubuntu-24.04 for ubuntu24, ubuntu2404 and ubuntu-24.10; None
-    for a system of which none is.
+    """Return the release next to one that is not served, of the same system: ubuntu-24.04 for ubuntu-24 and ubuntu-24.10, the newest where
+    none is named; None for a system of which none is.
     """
     written = _WRITTEN.match(name.lower())
     several = [row for row in rows if written and row["id"] == written["id"]]

@@ -127,13 +127,22 @@ def _untold(name: str, version: str, beside: Sequence[Requirement], machine: Any
     """What is against a release and pip does not know."""
     cuda = next((each["cuda"] for each in stack["frameworks"] if each["cuda"]), None)
     if cuda and machine.cards:
-        for row in _of_version(name, version):
+        for row in [each for each in _of_version(name, version) if _is_beside(each, beside)]:
             yield from _with_cuda(row, cuda, {each.name for each in beside})
             yield from _on_machine(row, machine, stack)
     for need in _needs(name, version, told=False):
         yield from _clash(need, beside)
         if need.name not in {each.name for each in beside}:
             yield f"is for {need}, and nothing holds it there"
+
+
+def _is_beside(row: Row, beside: Sequence[Requirement]) -> bool:
+    """Whether what a row is bound to is there: it is pinned within the range."""
+    if "with" not in row:
+        return True
+    other = Requirement(row["with"])
+    pins = [pin.version for each in beside if each.name == other.name for pin in each.specifier if pin.operator == "=="]
+    return any(other.specifier.contains(each.partition("+")[0], prereleases=True) for each in pins)
 
 
 def _on_machine(row: Row, machine: Any, stack: Stack) -> Iterator[str]:

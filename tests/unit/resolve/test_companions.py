@@ -132,6 +132,30 @@ def test_bindings_are_of_the_cuda_that_the_driver_runs(asked: Callable[..., Any]
     assert conflict["remedy"].startswith("name cuda-bindings==12.9.10 in requirements.txt:2")
 
 
+def test_a_release_of_a_framework_goes_with_what_it_asks_for_beside_its_torch(asked: Callable[..., Any]) -> None:
+    assert asked("vllm==0.24.0", "transformers==5.6.0")["ok"]
+    (conflict,) = asked("vllm==0.24.0", "transformers==4.57.6")["conflicts"]
+    assert (
+        conflict["text"]
+        == "requirements.txt:2 asks for transformers==4.57.6, and vllm 0.24.0 goes with transformers>=5.5.3"
+    )
+    assert conflict["remedy"] == "ask for vllm==0.23.0 in requirements.txt:1"
+
+
+def test_what_is_loaded_beside_one_distribution_alone_is_asked_for_there_alone(asked: Callable[..., Any]) -> None:
+    (conflict,) = asked("tensorflow==2.17.0", "transformers==4.44.2")["conflicts"]
+    assert "transformers 4.44.2 loads tf-keras, beside tensorflow 2.17.0" in conflict["text"]
+    assert conflict["remedy"].startswith("name tf-keras beside it")
+    assert asked("tensorflow==2.17.0", "transformers==4.44.2", "tf-keras==2.17.0")["ok"]
+    assert asked("torch==2.5.1", "transformers==4.44.2")["ok"]
+
+
+def test_that_a_build_is_not_confirmed_is_no_reason_beside_one(asked: Callable[..., Any]) -> None:
+    answer = asked("torch==2.6.0+cu118", "bitsandbytes==0.48.0", card="Tesla M40", os="ubuntu-22.04")
+    assert [each["rule"] for each in answer["conflicts"]] == ["frameworks.companions"]
+    assert "0.47.0 was the last for Maxwell" in answer["conflicts"][0]["text"]
+
+
 def test_a_release_before_the_table_of_its_framework_is_told_with_what_it_is_for(asked: Callable[..., Any]) -> None:
     def text(*lines: str) -> str:
         return str(asked(*lines)["conflicts"][0]["text"])
@@ -139,7 +163,7 @@ def test_a_release_before_the_table_of_its_framework_is_told_with_what_it_is_for
     assert text("vllm==0.15.1", "torch==2.10.0").endswith(
         "it is for torch 2.9.1, not for the 2.10.0 of requirements.txt:2"
     )
-    assert text("vllm==0.15.1").endswith("begin at 0.19.1; it is for torch 2.9.1")
+    assert text("vllm==0.15.1").endswith("begin at 0.19.1; it is for torch 2.9.1; it is for transformers >=4.56.0,<5")
     assert text("vllm>=0.15,<0.16").count("it is for") == 0
     assert "is for nvidia-cudnn-cu12 >=9, not for the 8.9.2.26 of pytorch 2.3.1" in text(
         "torch==2.3.1", "onnxruntime-gpu==1.19.2"

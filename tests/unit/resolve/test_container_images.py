@@ -131,6 +131,12 @@ def test_where_no_image_fits_auto_is_refused_with_the_reason(rules: Any) -> None
             "no image of CUDA 12.2 for ubuntu24.04, which begins with CUDA 12.5",
             "12.2.2-base-ubuntu22.04",
         ),
+        # Of CUDA 13 not every tag was read; that a system came later is known all the same.
+        (
+            "13.0.1-devel-ubuntu26.04",
+            "no image of CUDA 13.0 for ubuntu26.04, which begins with CUDA 13.3",
+            "12.8.1-devel-ubuntu24.04",
+        ),
         ("11.8-base-ubuntu22.04", "have the whole release", "11.8.0-base-ubuntu22.04"),
         ("12.4.1-cudnn8-devel-ubuntu22.04", "has no cudnn8-devel", "12.4.1-cudnn-devel-ubuntu22.04"),
         ("12.4.1-devel", "no tag without its system", "12.4.1-devel-ubuntu22.04"),

@@ -130,11 +130,34 @@ def test_a_system_that_is_not_served_is_answered_with_the_nearest_release_of_it(
         ("alma-9", "almalinux-9"),
         ("Linux Mint 22.1", "ubuntu-24.04"),
         ("oracle linux 9", "rocky-9"),
+        ("DGX OS", "ubuntu-24.04"),
+        ("DGX OS 6", "ubuntu-22.04"),
     ],
 )
 def test_a_system_is_understood_as_people_write_it(resolve: Resolve, written: str, meant: str) -> None:
     answer = resolve("GeForce RTX 4090", written)
     assert (answer["ok"], answer["os"]) == (True, meant)
+
+
+@pytest.mark.parametrize("written", ["WSL2 Ubuntu-22.04", "Ubuntu 22.04 (WSL)", "ubuntu-22.04 wsl2"])
+def test_a_system_in_wsl_is_that_system_with_the_driver_of_windows(resolve: Resolve, written: str) -> None:
+    answer = resolve("GeForce RTX 4090", written, "driver")
+    assert (answer["os"], "driver" in answer["stack"]) == ("ubuntu-22.04", False)
+    assert "belongs to Windows" in answer["warnings"][0]["text"]
+
+
+@pytest.mark.parametrize("written", ["Windows 11", "windows", "WSL2"])
+def test_windows_is_answered_with_the_linux_in_it(resolve: Resolve, written: str) -> None:
+    (entry,) = resolve("GeForce RTX 4090", written, "driver")["conflicts"]
+    assert (entry["rule"], '"WSL2 Ubuntu 24.04"' in entry["remedy"]) == ("os.derived", True)
+
+
+@pytest.mark.parametrize("written", ["archlinux", "fedora-44"])
+def test_what_no_system_solves_is_told_beside_one_that_is_not_served(resolve: Resolve, written: str) -> None:
+    first, second = resolve("GeForce GTX 1050", written, "driver=590")["conflicts"]
+    assert (first["rule"].partition(".")[0], second["rule"]) == ("os", "driver.card")
+    assert "580 is the last that does" in second["text"]
+    assert len(resolve("GeForce GTX 1050", written, "driver=580")["conflicts"]) == 1
 
 
 def test_a_derivative_that_is_not_served_is_known_by_its_name(resolve: Resolve) -> None:

@@ -430,7 +430,8 @@ def _confirmed_or_not(
     again = _search(framework, machine, wish, support, log, guesses=True, limits=limits)
     if isinstance(again, Choice):
         return again
-    raise Unresolved(*([] if log.trial else _pair(framework, machine, wish, support, log)), *choice)
+    # That what is known of a release is not confirmed is no reason against it: it would be taken where nothing else is.
+    raise Unresolved(*([] if log.trial else _pair(framework, machine, wish, support, log)), *again)
 
 
 def _search(
@@ -470,6 +471,8 @@ def _search(
                 place = _place(machine, wish, support, python, offer.cuda)
                 contents = FRAMEWORKS[framework.name].contents(offer, platform, wish, Log(log.rules, trial=True))
                 reasons += required.clashes(offer, contents, limits)
+                package = FRAMEWORKS[framework.name].ABOUT.package
+                reasons += companions.of_framework(package, offer, limits.required, log)
                 held = [Requirement(each, offer.title) for each in required.held(offer, contents)] if lines else []
                 reasons += companions.clashes(lines, place, held, limits.required, log)
             if python and not reasons:

@@ -136,15 +136,17 @@ def _remedy(
     if row["beside"] == DEFAULT and not builds:
         return _NO_TORCH
     fits = bool(better and not better.faults)
+    older = fits and any(fault.of_card for fault in (chosen or _NOTHING).faults)
     needs = _needs(chosen, better)
     if row["there"] == "brought":
         return f"leave it out, and ask for {needs or row['beside']}, which brings it"
     ways = []
-    if row["there"] == "wheels" and not how.beyond:
+    if row["there"] == "wheels" and (older or not how.beyond):
         ways += [_OF_INDEX[row["beside"] == DEFAULT]] if fits or not (chosen and chosen.faults) else []
         ways += [_CHOSEN_FOR_IT] if needs and not fits and not how.pinned else []
     mine = needs if chosen and chosen.asked and not fits else ""
-    ways += _of_makers(row, torch, mine, for_it=fits or not needs)
+    # What its makers have besides is of newer ones.
+    ways += () if older else _of_makers(row, torch, mine, for_it=fits or not needs)
     return "; or ".join(ways) if ways else _ask_for(needs)
 
 

@@ -24,6 +24,7 @@ from ..cuda_support import CudaSupport
 from ..log import Entry, Log, conflict
 from ..machine import Card
 from . import pytorch, required
+from .offer import Offer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -131,15 +132,37 @@ def faults(name: str, version: str, place: Place, beside: Sequence[Requirement],
                 f"computes on the processor alone on {place.arch}, and is built from its source where it takes the card"
             )
             yield Fault(_why(text, row), row, installs=True)
-        lacking = [each for each in row.get("loads", ()) if place.cuda and not _is_there(each, place.cuda, beside)]
-        if lacking:
-            text = f"loads {' and '.join(lacking)}, beside CUDA {numeric_version.major(place.cuda or '')}"
-            yield Fault(_why(text, row), row, lacking[0], unsaid=True)
+        yield from _lacking(row, place, beside)
     for need in _needs(name, version, rules):
         other = next((each for each in beside if _differ(need.text, each.text)), None)
         if other:
             text = _why(f"is for {_words(need.text)}, not for {_there(other)}", need.row)
             yield Fault(text, need.row, need.text, unsaid=need.unsaid)
+
+
+def _lacking(row: Row, place: Place, beside: Sequence[Requirement]) -> Iterator[Fault]:
+    """Yield what a release loads and nothing brings: libraries of CUDA, or beside another distribution one that it needs with that."""
+    spec = required.specifier(row["with"]) if "with" in row else ""
+    other = next((each for each in beside if spec and _is_within(each.text, row["with"], spec)), None)
+    if spec and other is None:
+        return
+    there = {required.name(each.text) for each in beside} if spec else None
+    lacking = [
+        each
+        for each in row.get("loads", ())
+        if (each not in there if there is not None else place.cuda and not _is_there(each, place.cuda, beside))
+    ]
+    if lacking:
+        exact = required.exact(other.text) if other else None
+        along = f"{required.name(row['with'])} {exact}" if exact else f"CUDA {numeric_version.major(place.cuda or '')}"
+        text = f"loads {' and '.join(lacking)}, beside {along}"
+        yield Fault(_why(text, row), row, lacking[0], unsaid=True)
+
+
+def _is_within(text: str, meant: str, spec: str) -> bool:
+    """Say whether a requirement pins a distribution to a version of a range."""
+    exact = required.exact(text)
+    return bool(exact) and required.name(text) == required.name(meant) and specifiers.matches(exact or "", spec)
 
 
 def bound(name: str, version: str, place: Place, beside: Sequence[Requirement], rules: Rules) -> list[Fault]:
@@ -227,6 +250,15 @@ def _pythons(spec: str) -> str:
     return found[0] if len(found) == 1 else f"{found[0]} {'and' if len(found) == 2 else 'to'} {found[-1]}"
 
 
+def of_framework(package: str, offer: Offer, held: Sequence[Requirement], log: Log) -> Iterator[Entry]:
+    """Yield why what an environment has to hold does not go with a release of a framework, where its own table does not say so."""
+    for need in companions.needs(package, offer.version, log.rules):
+        other = next((each for each in held if _differ(need.text, each.text)), None)
+        if other:
+            text = f"{other.origin} asks for {other.text}, and {offer.title} goes with {need.text}"
+            yield conflict(required.RULE, text, log.cite("companions", need.row), required.ANOTHER)
+
+
 # the lines of a project -------------------------------------------------------------------------------------
 
 
@@ -285,7 +317,10 @@ def elsewhere(line: Requirement, row: Row) -> tuple[str, str]:
 
 
 def _instead(chosen: Chosen, better: Chosen | None, line: Requirement) -> str:
-    """Return what helps: a release that does go with what is there, else what it needs."""
+    """Return what helps: what it needs beside another one, a release that does go with what is there, else what it needs."""
+    lacking = next((each.other for each in chosen.faults if "with" in each.row), "")
+    if lacking:
+        return f"name {lacking} beside it"
     if better and not better.faults:
         return f"name {better.name}=={better.version} in {line.origin}"
     card = next((each for each in chosen.faults if each.of_card), None)

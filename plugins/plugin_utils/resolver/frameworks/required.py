@@ -29,7 +29,7 @@ RULE = "frameworks.together"
 # How the builds of one release are told apart: 2.0.2+cu117, 2.0.2+cpu.
 _OF_CUDA = re.compile(r"nvidia-[a-z0-9-]+-cu(1[123])")
 _BUILD = re.compile(r"cu[0-9]{2,4}|cpu")
-_ANOTHER = "ask for another release of one of them, or give each an environment of its own"
+ANOTHER = "ask for another release of one of them, or give each an environment of its own"
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ def clashes(offer: Offer, contents: Contents, limits: Limits) -> list[Entry]:
         held = next((text for text in _of(name(each.text), offer, contents) if not agree(each.text, text)), None)
         if held:
             text = f"{each.origin} asks for {each.text}, and {offer.title} goes with {held}"
-            found.append(conflict(RULE, text, each.origin, _ANOTHER))
+            found.append(conflict(RULE, text, each.origin, ANOTHER))
         elif _other_build(each.text, offer, contents):
             version, _plus, build = (exact(each.text) or "").partition("+")
             ours = f"{offer.title} goes with what is built for {offer.variant}"
@@ -122,10 +122,10 @@ def clashes(offer: Offer, contents: Contents, limits: Limits) -> list[Entry]:
             found.append(conflict(RULE, text, each.origin, same))
         elif other_cuda(each.text, offer) and not of_another:  # else that is what it follows from
             text = f"{each.origin} asks for {each.text}, and {offer.title} brings CUDA {numeric_version.major(offer.cuda or '')}"
-            found.append(conflict(RULE, text, each.origin, _ANOTHER))
+            found.append(conflict(RULE, text, each.origin, ANOTHER))
         elif offer.cuda and pins.is_unknown(offer, name(each.text)):
             text = f"{each.origin} asks for {each.text}, and which one {offer.title} brings is not known"
-            found.append(conflict(RULE, text, each.origin, _ANOTHER))
+            found.append(conflict(RULE, text, each.origin, ANOTHER))
     return found
 
 
