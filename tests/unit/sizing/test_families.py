@@ -596,6 +596,13 @@ def test_what_a_family_has_to_say_is_asked_for(name: str, change: dict[str, Any]
 def test_lists_that_say_nothing_are_read_as_nothing() -> None:
     for change in ({"compress_ratios": "x"}, {"compress_ratios": [None] * 43}):
         assert architecture.parameters(config.read({**ROWS["deepseek-v4-flash"]["config"], **change}, "x")) > 2.8e11
+    griffin = ROWS["recurrentgemma-2b"]["config"]
+    for nothing in ([], "recurrent", 3):
+        assert config.read({**griffin, "block_types": nothing}, "x") == config.read(griffin, "x")
+    for nothing in (0, -6, ""):
+        # Without a period every layer looks back no further than the window.
+        gemma = config.read({**ROWS["gemma-3-12b"]["config"], "sliding_window_pattern": nothing}, "x")
+        assert gemma.windowed_layers == gemma.layers
     blocks = [{"attention": 3}, {"ffn": {"ffn_mult": -1}}] * 40
     assert (
         architecture.parameters(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gpuwright.errors import BadInput
-from gpuwright.sizing import architecture, config, models, tables
+from gpuwright.sizing import architecture, config, models, tables, units
 
 ROWS = tables.models()
 MEMBERS = tables.members()
@@ -126,6 +126,27 @@ def test_a_shape_says_whether_its_mlp_has_a_gate_and_its_output_layer_is_the_emb
     assert architecture.parameters(models.find(f"{plain},gated=no,tied=no")) == matrices + 2 * embedding + norms
     assert models.find(plain).gated
     assert not models.find(plain).tied
+
+
+@pytest.mark.parametrize(
+    ("text", "parameters", "tokens"),
+    [
+        ("350", 350, 350),
+        ("350k", 350e3, 350 * 1024),  # contexts are powers of two
+        ("1.5M", 1.5e6, 1.5 * 2**20),
+        ("1.3B", 1_300_000_000, None),
+        ("2g", 2e9, None),
+        ("15.6T", 15.6e12, None),
+        ("70e9", 70e9, 70e9),
+    ],
+)
+def test_a_number_is_read_with_its_unit(text: str, parameters: float, tokens: float | None) -> None:
+    assert units.count(text, "parameters") == parameters
+    if tokens is None:
+        with pytest.raises(BadInput, match="has to be a number"):
+            units.tokens(text, "tokens")
+    else:
+        assert units.tokens(text, "tokens") == tokens
 
 
 @pytest.mark.parametrize(
