@@ -170,9 +170,10 @@ def job(found: Answer) -> str:
     if model["active_parameters"] < 0.5 * model["parameters"]:
         size += f" ({_count(model['active_parameters'])} a token)"
     sequences = f"{asked['batch']} × {asked['context']} tokens"
-    if model["image"]:
-        images = console.counted(asked["batch"], "images")
-        return f"{size}, {images} of {model['image']} × {model['image']} with weights in {asked['weights']}"
+    if model["kind"] == "diffusion":
+        side, images = model["image"], console.counted(asked["batch"], "images")
+        made = f"{images} of {side} × {side}" if side else console.counted(asked["batch"], "videos")
+        return f"{size}, {made} with weights in {asked['weights']}"
     if asked["kind"] == "inference":
         why = f" ({asked['weights_text']})" if asked.get("weights_text") else ""
         return f"{size}, inference in {asked['weights']}{why} by {asked['engine']}, {sequences}"

@@ -299,6 +299,7 @@ def _of_card(question: Question, best: Found, options: list[Option]) -> list[dic
 def _model(shape: Architecture) -> tables.Row:
     return {
         "name": shape.name,
+        "kind": shape.kind,
         "parameters": architecture.parameters(shape),
         "active_parameters": architecture.active(shape),
         "layers": shape.layers,

@@ -78,6 +78,18 @@ def test_what_a_card_holds_is_not_shown_as_nothing(words: tuple[str, ...], gpuwr
     assert gpuwright("size", *words).out.count(" 0.0 GiB ") == len(empty)
 
 
+@pytest.mark.parametrize(
+    ("model", "made"), [("flux.1-dev", "1 image of 1024 × 1024"), ("ltx-2", "1 video"), ("wan2.1-t2v-14b", "1 video")]
+)
+def test_what_makes_images_and_videos_is_asked_for_no_tokens(
+    model: str, made: str, gpuwright: Callable[..., Any]
+) -> None:
+    said = " ".join(gpuwright("size", model, "--gpu", "h100").out.split())
+    assert f"parameters, {made} with weights in bf16" in said
+    assert "tokens" not in said
+    assert gpuwright("size", model, "--gpu", "h100", "--json").json["model"]["kind"] == "diffusion"
+
+
 def test_the_verdict_comes_first_and_says_how_much_of_what(gpuwright: Callable[..., Any]) -> None:
     said = gpuwright("size", "llama-3.1-8b", "--gpu", "4090").out
     assert said.startswith("yes: fits on GeForce RTX 4090: 18.0 GiB of 23.7 GiB a card; from $0.")

@@ -586,6 +586,7 @@ def test_the_model_is_told_by_what_decides() -> None:
         "vocabulary": 32_000,
         "context": 32_768,
         "image": None,
+        "kind": "decoder",
         "shape_assumed": False,
     }
     assert of("7B", memory.Inference(), H100)["model"]["shape_assumed"] is True

@@ -597,6 +597,7 @@ def test_lists_that_say_nothing_are_read_as_nothing() -> None:
     for change in ({"compress_ratios": "x"}, {"compress_ratios": [None] * 43}):
         assert architecture.parameters(config.read({**ROWS["deepseek-v4-flash"]["config"], **change}, "x")) > 2.8e11
     griffin = ROWS["recurrentgemma-2b"]["config"]
+    nothing: Any
     for nothing in ([], "recurrent", 3):
         assert config.read({**griffin, "block_types": nothing}, "x") == config.read(griffin, "x")
     for nothing in (0, -6, ""):
