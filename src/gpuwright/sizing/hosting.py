@@ -57,10 +57,7 @@ def _inside(card: Card, cards: int) -> Iterator[Figure]:
     lanes = tables.rule("lanes_per_card")
     if card.kind not in ("laptop", "embedded"):
         wide = cards * lanes["value"]
-        text = (
-            "16 for each card" if wide <= 128 else "16 for each card: more than a CPU has, so PCIe switches or two CPUs"
-        )
-        yield _need("PCIe lanes", cards * lanes["low"], wide, wide, "lanes", text, lanes)
+        yield _need("PCIe lanes", cards * lanes["low"], wide, wide, "lanes", "16 for each card", lanes)
 
 
 def _power(card: Card, cards: int) -> Iterator[Figure]:

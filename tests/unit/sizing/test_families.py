@@ -137,6 +137,13 @@ def test_what_a_configuration_leaves_out_is_as_its_class_has_it(name: str, usual
         assert counted({**usual, key: other}) != counted(usual), key
 
 
+@pytest.mark.parametrize("key", ["attn_layer_offset", "expert_layer_offset"])
+def test_the_first_layer_may_attend_or_have_experts(key: str) -> None:
+    jamba = ROWS["jamba-v0.1"]["config"]
+    first, later = (architecture.parameters(config.read({**jamba, key: at}, "x")) for at in (0, 1))
+    assert first == later
+
+
 def test_cards_share_heads_and_each_has_a_latent_vector() -> None:
     gemma, glm = models.find("gemma-4-31b"), models.find("glm-5.2")
     assert architecture.kept(gemma, 1000, 4) == architecture.kept(gemma, 1000) / 4
