@@ -30,8 +30,9 @@ ArchivedLibrary = Literal["cudnn", "nccl", "tensorrt"]
 ArchiveState = Literal["begun", "done"]
 DockerElsewhere = Literal["snap", "desktop"]
 DockerOriginal = Literal["file", "none"]
-KubernetesName = Literal["k3s", "rke2"]
+KubernetesName = Literal["k3s", "rke2", "microk8s"]
 CgroupDriver = Literal["systemd", "cgroupfs"]
+KeyFault = Literal["closed", "form", "empty", "none"]
 EngineInUse = Literal["docker", "containerd", "kubernetes", "podman"]
 MetricsOf = Literal["gpu", "node", "metrics"]
 FirewallName = Literal["ufw", "firewalld"]
@@ -807,6 +808,15 @@ class Cuda(TypedDict):
     """Modulefiles of CUDA, for Lmod and environment-modules"""
 
 
+class DockerFlag(TypedDict):
+    """Option that Docker is started with."""
+
+    file: str
+    """The file that gives it"""
+    name: str
+    """Its long name"""
+
+
 class DockerAdded(TypedDict):
     """What gpuwright put into daemon.json; null where it has no record of that."""
 
@@ -840,19 +850,28 @@ class _Docker(TypedDict):
 class Docker(_Docker, total=False):
     """Docker."""
 
+    flags: list[DockerFlag]
+    """What the machine's own files of its unit give it as options"""
     lost_runtimes: list[str]
     """Runtimes in daemon.json whose program is not there"""
     elsewhere: DockerElsewhere | None
     """A Docker that is no service of this system: a snap, or Docker Desktop"""
 
 
-class Kubernetes(TypedDict):
-    """Kubernetes that brings a containerd of its own."""
+class _Kubernetes(TypedDict):
+    """Kubernetes that brings a containerd of its own: keys that are always there."""
 
     name: KubernetesName
     """Its name"""
     config: str
     """Configuration of its containerd, which it writes itself"""
+
+
+class Kubernetes(_Kubernetes, total=False):
+    """Kubernetes that brings a containerd of its own."""
+
+    runtime: bool
+    """Whether that has the runtime nvidia; absent where it could not be read"""
 
 
 class ContainerToolkit(TypedDict):
@@ -878,6 +897,8 @@ class _ContainerdConfig(TypedDict):
 class ContainerdConfig(_ContainerdConfig, total=False):
     """What containerd itself says of its configuration; null where nothing in it can be of interest."""
 
+    lost: bool
+    """Whether that program is not there"""
     systemd_cgroup: bool | None
     """Whether systemd manages the control groups of the runtime nvidia; null where it does not tell"""
 
@@ -981,6 +1002,8 @@ class ContainerRuntime(_ContainerRuntime, total=False):
 
     lost_ldconfig: str
     """The machine's ldconfig that it names, where there is none"""
+    root: str
+    """Where it looks for the driver, where that is elsewhere than on the machine itself"""
 
 
 class _CdiSpecification(TypedDict):
@@ -997,6 +1020,8 @@ class _CdiSpecification(TypedDict):
 class CdiSpecification(_CdiSpecification, total=False):
     """CDI specification of NVIDIA's cards."""
 
+    version: str | None
+    """Version of CDI that it is written in; null where it does not tell"""
     nodes: list[str]
     """Device nodes of cards that it hands out"""
     lost: list[str]
@@ -1179,8 +1204,23 @@ class PackageSource(_PackageSource, total=False):
 
     key_missing: bool
     """That the file of its key is not there (apt)"""
+    key_fault: KeyFault
+    """Why apt takes no key of its file: not all may read it (closed), it is not as its name says (form), empty, or no key in it (none)"""
+    key_expired: str
+    """The day on which the last of its keys expired (apt); absent where one is good"""
+    keys: list[str]
+    """Fingerprints of the keys that may sign it (apt); absent where none could be read"""
     name: str
     """Id of the repository (dnf)"""
+
+
+class SilentProxy(TypedDict):
+    """Proxy that does not answer."""
+
+    file: str
+    """The file that names it"""
+    address: str
+    """Its host and port"""
 
 
 class RepairRemoval(TypedDict):
@@ -1220,6 +1260,8 @@ class Packages(_Packages, total=False):
     """Package sources in directories that are not there (apt)"""
     hides: list[HidingRule]
     """What keeps packages from being installed: pins of negative priority (apt), exclusions (dnf)"""
+    silent_proxies: list[SilentProxy]
+    """Proxies on this machine that apt is told to go through and that take no connection (apt)"""
     duplicates: list[str]
     """Packages that are there in two versions (dnf)"""
     repair_removes: list[RepairRemoval]

@@ -580,6 +580,11 @@ facts:
           returned: always
           type: list
           elements: dict
+        silent_proxies:
+          description: "Proxies on this machine that apt is told to go through and that take no connection (apt)."
+          returned: where it applies
+          type: list
+          elements: dict
         installed:
           description: "Installed packages of interest, with their versions."
           returned: always

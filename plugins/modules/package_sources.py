@@ -73,8 +73,8 @@ gone:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import redact
-from ansible_collections.gpuwright.node.plugins.module_utils.packages import openpgp, sources
+from ansible_collections.gpuwright.node.plugins.module_utils.base import openpgp, redact
+from ansible_collections.gpuwright.node.plugins.module_utils.packages import sources
 from ansible_collections.gpuwright.node.plugins.module_utils.packages.fetch import FetchError
 
 

@@ -79,8 +79,8 @@ from typing import cast
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import redact
-from ansible_collections.gpuwright.node.plugins.module_utils.packages import keyring, openpgp
+from ansible_collections.gpuwright.node.plugins.module_utils.base import openpgp, redact
+from ansible_collections.gpuwright.node.plugins.module_utils.packages import keyring
 from ansible_collections.gpuwright.node.plugins.module_utils.packages.fetch import FetchError
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from ansible_collections.gpuwright.node.plugins.module_utils.packages import openpgp
+from ansible_collections.gpuwright.node.plugins.module_utils.base import openpgp
 from ansible_collections.gpuwright.node.plugins.module_utils.packages import wheels as pip
 from ansible_collections.gpuwright.node.plugins.modules import repository_key
 from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver

@@ -23,7 +23,14 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, mig_layout, redact, run, simulated
+from ansible_collections.gpuwright.node.plugins.module_utils.base import (
+    checks,
+    mig_layout,
+    openpgp,
+    redact,
+    run,
+    simulated,
+)
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.measure import containers as containers_measured
 from ansible_collections.gpuwright.node.plugins.module_utils.measure import (
@@ -63,7 +70,6 @@ from ansible_collections.gpuwright.node.plugins.module_utils.observe import (
 )
 from ansible_collections.gpuwright.node.plugins.module_utils.packages import (
     dnf_question,
-    openpgp,
     private_apt,
     wheels,
 )

@@ -28,6 +28,7 @@ _NAME = re.compile(
 #: The library of the driver, which is handed into each container, has the version in its name.
 _DRIVER = re.compile(r"/libcuda\.so\.(\d+(?:\.\d+)+)\b")
 #: A node of a card or of its display, on a line of its own.
+_VERSION = re.compile(r"""^[ \t]*["']?cdiVersion["']?:[ \t]*["']?(\d+(?:\.\d+){1,2})["']?,?[ \t\r]*$""", re.MULTILINE)
 _DEVICE = re.compile(
     r"""^[ \t]*(?:-[ \t]+)?["']?(?:path|hostPath)["']?:[ \t]*["']?(/dev/(?:nvidia|dri/)[\w/-]{1,60})["']?,?[ \t\r]*$""",
     re.MULTILINE,
@@ -42,10 +43,11 @@ def parse(path: str, text: str) -> CdiSpecification | None:
         text = _a_line_for_each(text)
     if not _KIND.search(text):
         return None
-    driver = _DRIVER.search(text)
+    driver, version = _DRIVER.search(text), _VERSION.search(text)
     nodes = list(dict.fromkeys(_DEVICE.findall(text)))
     return {
         "path": path,
+        "version": version[1] if version else None,
         "driver": driver[1] if driver else None,
         "devices": _NAME.findall(text)[:1000],
         "nodes": nodes[:_MOST_NODES],

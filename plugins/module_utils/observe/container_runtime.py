@@ -18,6 +18,7 @@ _TABLE = re.compile(r"\[\s*([\w.\"'-]+)\s*\]\s*(?:#.*)?", re.ASCII)
 _PAIR = re.compile(r"([\w-]+)\s*=\s*(?:\"(\w[\w-]*)\"|'(\w[\w-]*)'|(\w[\w-]*))\s*(?:#.*)?", re.ASCII)
 #: A path behind @ is the machine's own; any other one is the container's.
 _LDCONFIG = re.compile(r"^[ \t]*ldconfig[ \t]*=[ \t]*[\"']@(/[\w./-]{1,200})[\"']", re.ASCII | re.MULTILINE)
+_ROOT = re.compile(r"^[ \t]*root[ \t]*=[ \t]*[\"'](/[\w./-]{1,200})[\"']", re.ASCII | re.MULTILINE)
 _CGROUPS, _MODE = ("nvidia-container-cli", "no-cgroups"), ("nvidia-container-runtime", "mode")
 
 
@@ -38,7 +39,9 @@ def observe(host: Host) -> ContainerRuntime | None:
     text = host.read(PATH, "containers.runtime", limit=_LIMIT)
     if text is None:
         return None
-    seen, named = parse(text), _LDCONFIG.search(text)
+    seen, named, root = parse(text), _LDCONFIG.search(text), _ROOT.search(text)
     if named and not host.exists(named[1]):
         seen["lost_ldconfig"] = named[1]
+    if root and root[1].strip("/"):
+        seen["root"] = root[1]
     return seen

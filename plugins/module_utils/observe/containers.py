@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         Containers,
         Docker,
         DockerAdded,
+        DockerFlag,
         Kubernetes,
     )
 
@@ -42,6 +43,8 @@ _LIMIT = 1 << 18
 _ENGINES = ("docker.io", "docker-ce", "moby-engine", "docker")
 _SNAPS = ("/snap", "/var/lib/snapd/snap")
 _CONTAINERD = "/etc/containerd/config.toml"
+_MICROK8S = "/var/snap/microk8s/current/args/containerd-template.toml"
+_NVIDIA = re.compile(r"""runtimes\.["']?nvidia\b""")
 _DROP_INS = "/etc/containerd/conf.d"
 _KUBELET = "/var/lib/kubelet/config.yaml"
 _CGROUP_DRIVER = re.compile(r"""^["']?cgroupDriver["']?:[ \t]*["']?(systemd|cgroupfs)\b""", re.MULTILINE)
@@ -105,6 +108,24 @@ def lost_runtimes(host: Host, config: Any) -> list[str]:
         for name, path in paths.items()
         if isinstance(path, str) and path and not (host.executable(path) if "/" in path else host.which(path))
     )
+
+
+#: Where a person, or another program, tells systemd how Docker is started.
+_UNIT_FILES = ("/etc/systemd/system/docker.service", "/etc/systemd/system/docker.service.d/*.conf")
+_START = re.compile(r"^[ \t]*ExecStart=((?:.*\\\n)*.*)$", re.MULTILINE)
+_FLAG = re.compile(r"(?:^|\s)(-H|--[a-z][a-z-]{1,40})(?=[\s=]|$)")
+
+
+def flags(host: Host) -> list[DockerFlag]:
+    """The options that the machine's own files of the unit give Docker. An empty ExecStart takes back what stood before it."""
+    found: list[DockerFlag] = []
+    for path in (path for pattern in _UNIT_FILES for path in host.glob(pattern)):
+        for line in _START.findall(host.read(path, "containers.docker.flags", limit=_LIMIT) or ""):
+            if not line.strip():
+                found = []
+            names = ("host" if flag == "-H" else flag[2:] for flag in _FLAG.findall(line))
+            found += [{"file": path, "name": name} for name in names]
+    return found[:100]
 
 
 def data_root(docker: Docker) -> str:
@@ -211,16 +232,18 @@ def _containerd(host: Host, shown: Mapping[str, Mapping[str, str]], docker: bool
     active = _active(host, "containerd", there, fields)
     files = [_CONTAINERD, *host.glob(f"{_DROP_INS}/*.toml")]
     texts = {path: host.read(path, "containers.containerd.config", limit=_LIMIT) or "" for path in files}
+    # What it does not print itself, this file says all the same.
+    read = "containers.containerd.config" not in host.unknown_facts
     asks = bool(program) and (not docker or any(map(_OF_INTEREST.search, texts.values())))
     config, error = _dump(host) if asks else (None, None)
+    if config and config["runtime"] and config["runtime"].startswith("/"):
+        config["lost"] = not host.executable(config["runtime"])
     disabled = _DISABLED.search(texts[_CONTAINERD])
     return {
         "installed": there,
         "version": version,
         "active": active,
-        "cri": None
-        if "containers.containerd.config" in host.unknown_facts
-        else not (disabled and set(_words(disabled[1])) & set(_CRI)),
+        "cri": not (disabled and set(_words(disabled[1])) & set(_CRI)) if read else None,
         "marked": [path for path, text in texts.items() if MARKS.search(text)],
         "config": config,
         "config_error": error,
@@ -268,8 +291,18 @@ def _kubernetes(host: Host) -> Kubernetes | None:
     for name in ("k3s", "rke2"):
         agent = f"/var/lib/rancher/{name}/agent"
         if host.which(name) or host.isdir(agent):
-            return {"name": name, "config": f"{agent}/etc/containerd/config.toml"}
+            return _with_runtime(host, {"name": name, "config": f"{agent}/etc/containerd/config.toml"})
+    if any(host.isdir(f"{root}/microk8s/current") for root in _SNAPS):
+        return _with_runtime(host, {"name": "microk8s", "config": _MICROK8S})
     return None
+
+
+def _with_runtime(host: Host, found: Kubernetes) -> Kubernetes:
+    """The same, with whether its containerd has the runtime nvidia."""
+    text = host.read(found["config"], "containers.kubernetes", limit=_LIMIT)
+    if text is not None:
+        found["runtime"] = _NVIDIA.search(text) is not None
+    return found
 
 
 def _version(host: Host, *names: str) -> str | None:
@@ -295,6 +328,7 @@ def observe(host: Host, shown: Mapping[str, Mapping[str, str]], *, images: bool 
             "active": active,
             "daemon_json": config,
             "daemon_json_error": error,
+            "flags": flags(host),
             "lost_runtimes": lost_runtimes(host, config),
             "added": _added(host),
             "config_loaded": _config_loaded(host, "docker", active, fields, [_DAEMON_JSON]),

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Iterable
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import processes, redact, simulated, words
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
-from ansible_collections.gpuwright.node.plugins.module_utils.observe import dnf_files, preferences, rpm
+from ansible_collections.gpuwright.node.plugins.module_utils.observe import (
+    apt_proxies,
+    dnf_files,
+    preferences,
+    rpm,
+    source_keys,
+)
 from ansible_collections.gpuwright.node.plugins.module_utils.observe.package import Package
 
 if TYPE_CHECKING:
@@ -429,9 +435,7 @@ def apt_sources(host: Host) -> list[PackageSource]:
         if text:
             sources += parse_sources(text, path)
     for source in sources:
-        key = source["signed_by"] or ""
-        if key.startswith("/") and not host.exists(key):
-            source["key_missing"] = True
+        source_keys.look(host, source, version_of(host, "apt"))
     return sources
 
 
@@ -475,6 +479,7 @@ def observe(host: Host) -> Packages:
         seen["broken_sources"] = broken_sources(host)
         seen["gone_sources"] = gone_sources(host, seen["sources"])
         seen["hides"] = preferences.hides(host)
+        seen["silent_proxies"] = apt_proxies.silent(host)
         removes = repair_removes(host) if seen["interrupted"] and host.live else None
         if removes is not None:
             seen["repair_removes"] = removes

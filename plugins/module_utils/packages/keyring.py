@@ -8,7 +8,7 @@ import os
 import tempfile
 from typing import TypedDict
 
-from ansible_collections.gpuwright.node.plugins.module_utils.packages import openpgp
+from ansible_collections.gpuwright.node.plugins.module_utils.base import openpgp
 from ansible_collections.gpuwright.node.plugins.module_utils.packages.fetch import fetch
 
 _MODE = 0o644

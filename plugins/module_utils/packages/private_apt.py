@@ -20,14 +20,13 @@ import time
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Callable, Iterable, Mapping, NamedTuple, Optional, Sequence, TypedDict, cast
 
+from ansible_collections.gpuwright.node.plugins.module_utils.base import openpgp, simulated
 from ansible_collections.gpuwright.node.plugins.module_utils.base import run as run_module
-from ansible_collections.gpuwright.node.plugins.module_utils.base import simulated
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.base.run import Result
 from ansible_collections.gpuwright.node.plugins.module_utils.base.versions import EVERY_PACKAGE
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import packages as package_files
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import preferences as pins
-from ansible_collections.gpuwright.node.plugins.module_utils.packages import openpgp
 from ansible_collections.gpuwright.node.plugins.module_utils.packages.fetch import FetchError, fetch
 
 if TYPE_CHECKING:
@@ -196,7 +195,7 @@ _SIGNATURE_WORDS = (
 )
 _REMEDIES = {
     "broken-source": "correct that entry or remove the file: apt itself installs nothing before that",
-    "hidden": "take these packages out of it, or remove it, where they may be installed; then run again",
+    "hidden": "take these packages out of that pin or exclusion, or remove it, where they may be installed; then run again",
     "unreachable": "check the network, the proxy of apt, and the address; or name a mirror",
     "not-let-in": "write USER:PASSWORD@, each percent-encoded, before the host of its address; those of the machine's own sources belong "
     "into /etc/apt/auth.conf.d",

@@ -18,13 +18,12 @@ import time
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Callable, Mapping, Sequence, TypedDict
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import redact
+from ansible_collections.gpuwright.node.plugins.module_utils.base import openpgp, redact
 from ansible_collections.gpuwright.node.plugins.module_utils.base import run as run_module
 from ansible_collections.gpuwright.node.plugins.module_utils.base.run import Result
 from ansible_collections.gpuwright.node.plugins.module_utils.packages import (
     dnf_python,
     dnf_question,
-    openpgp,
     private_apt,
 )
 from ansible_collections.gpuwright.node.plugins.module_utils.packages.fetch import FetchError, fetch

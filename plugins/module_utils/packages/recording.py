@@ -8,9 +8,9 @@ import re
 from contextlib import contextmanager
 from typing import Callable, Iterator, Mapping, Sequence
 
+from ansible_collections.gpuwright.node.plugins.module_utils.base import openpgp
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import package_log
-from ansible_collections.gpuwright.node.plugins.module_utils.packages import openpgp
 from ansible_collections.gpuwright.node.plugins.module_utils.packages.installing import Runner
 from ansible_collections.gpuwright.node.plugins.module_utils.records import history, history_writer
 

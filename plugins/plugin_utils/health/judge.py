@@ -23,14 +23,22 @@ from ..components.view import UP, View, unknown
 from ..resolver import systems
 from ..rules import hosts
 from ..wish import WORDS
-from . import hidden, judge_around, judge_builds, judge_datacentre, judge_disks, judge_hosts, mixed_sources
+from . import (
+    hidden,
+    judge_around,
+    judge_builds,
+    judge_datacentre,
+    judge_disks,
+    judge_hosts,
+    judge_sources,
+    mixed_sources,
+)
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import (
         Facts,
         LoadedModule,
-        PackageSource,
         PciGpu,
     )
 
@@ -56,7 +64,7 @@ def judge(facts: Facts, stack: Stack | None = None, expected: Expected | plan.Ex
     if wanted.get("gpus") is not False:
         result += judge_cards(view, wished, wanted)
     result += judge_packages(view)
-    result += judge_sources(view) + mixed_sources.judge_mixed(view)
+    result += judge_sources.judge_sources(view) + mixed_sources.judge_mixed(view)
     result += hidden.judge_hidden(view, wished)
     result += judge_builds.judge_builds(view)
     result += judge_disks.judge_disks(view) + judge_around.judge_names(view)
@@ -91,8 +99,9 @@ _NO_CARD = {
     "hybrid or discrete graphics there, or 'prime-select on-demand'; lspci -nn | grep 10de shows whether it is back",
     True: "the hypervisor or cloud gives this machine no card: choose a type with one, or pass it through, then power it off and on",
 }
-_DISC = "put a # before that line, or remove it: until then apt-get update fails where the disc is not in its drive"
 # Packages that have everything but their own last script, which builds those of modules, and what waits for them.
+_DATABASE = "rpm's database does not answer"
+_REBUILD = "copy /var/lib/rpm, then sudo rpm --rebuilddb; look for a full disk and for errors of it first, which are what damages it"
 _HALF = re.compile(r"packages left unfinished: half-configured: ([^;]+)(?:; unpacked: [^;]+)?\Z")
 
 
@@ -425,7 +434,9 @@ def judge_packages(view: View) -> list[Check]:
                 evidence=view.get("packages.interrupted_detail"),
                 reason=_cut_off(view) if interrupted else None,
                 action="install",
-                remedy=f"{UP}, which repairs it first (as 'dpkg --configure -a' does)",
+                remedy=_REBUILD
+                if _is_damaged(view)
+                else f"{UP}, which repairs it first (as 'dpkg --configure -a' does)",
             )
         )
     result.append(
@@ -442,43 +453,14 @@ def judge_packages(view: View) -> list[Check]:
     return result
 
 
+def _is_damaged(view: View) -> bool:
+    """Whether rpm cannot read its own database, as it says itself (module_utils/observe/rpm.py)."""
+    return str(view.get("packages.interrupted_detail") or "").startswith(_DATABASE)
+
+
 def _cut_off(view: View) -> str:
     """That an installation was cut off; of packages that only were not configured, which ones: a build may be why."""
+    if _is_damaged(view):
+        return "rpm's database of the installed packages cannot be read: nothing can be installed or removed"
     named = _HALF.match(str(view.get("packages.interrupted_detail") or ""))
     return "an installation of packages was cut off" + (f" (half-configured: {named[1]})" if named else "")
-
-
-def judge_sources(view: View) -> list[Check]:
-    """The package manager can read its sources; one check for each entry that it cannot read, or that leads nowhere."""
-    packages = view.get("packages") or {}
-    if "broken_sources" not in packages:
-        return []
-    manager = packages["manager"]
-    until = "nothing can be installed" if manager == "apt" else "dnf installs nothing, or nothing from there"
-    correct = f"correct that entry or remove the file: until then {until}"
-    remove = "remove that file, or the package that brought it: until then apt-get update fails, and nothing comes from there"
-    told = [(f"{manager} cannot read {entry}", correct) for entry in packages["broken_sources"]]
-    told += [(f"a package source is gone: {entry}", remove) for entry in packages.get("gone_sources", ())]
-    told += [
-        (f"{row['file']} has a disc as a source (cdrom:), which apt asks for at each update", _DISC)
-        for row in packages.get("sources") or ()
-        if row["enabled"] and any(uri.startswith("cdrom:") for uri in row["uris"])
-    ]
-    told += [(text, remedy) for text, remedy in map(_without_key, packages.get("sources") or ()) if text]
-    return [
-        checks.failed("packages.sources", "warning", reason=reason, action="configure", remedy=remedy)
-        for reason, remedy in told
-    ] or [checks.passed("packages.sources", "warning")]
-
-
-def _without_key(source: PackageSource) -> tuple[str, str]:
-    """What a source lacks whose key is not there, and what helps; nothing of any other one."""
-    key = source["signed_by"] or ""
-    if not source.get("key_missing") or not source["enabled"] or re.search(r"[\s,]", key):
-        return "", ""
-    where = source["uris"][0] if source["uris"] else "its repository"
-    reason = f"apt cannot verify {where}: the key that {source['file']} names is not there ({key})"
-    return (
-        reason,
-        f"fetch the publisher's key into {key}, or remove {source['file']}: until then nothing comes from there",
-    )

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
 
 from ..components.view import View
+from ..rules import load_rules
 from . import hidden
 
 if TYPE_CHECKING:
@@ -66,11 +67,26 @@ _RELEASES = {
 }
 
 
+_TITLES = {"ubuntu": "Ubuntu", "debian": "Debian"}
+#: Codenames of systems that are made of these, which they are taken for (linuxmint.com/download_all.php; kali.org/docs).
+_DERIVED = frozenset(
+    ("kali-rolling", "una", "vanessa", "vera", "victoria", "virginia", "wilma", "xia", "zara", "faye", "elsie")
+)
+_ELSEWHERE = {
+    base: _DERIVED.union(*(names for other, names in _RELEASES.items() if other != base)) for base in _RELEASES
+}
+#: Where packages lie by the system that they are made for: Docker's repository, on mirrors too, and Launchpad's PPAs, which are Ubuntu's.
+_BASE = re.compile(r"/linux/(ubuntu|debian)/|//ppa\.launchpad(?:content)?\.net/[^/]+/[^/]+/ubuntu/")
+#: The directory of an architecture in NVIDIA's repositories, by what the kernel calls it.
+_DIRECTORIES = {"x86_64": "x86_64", "aarch64": "sbsa"}
+_ARCHITECTURE = re.compile(r"/cuda/repos/[a-z0-9-]+/([a-z0-9_-]+)/")
+
+
 def judge_mixed(view: View) -> list[Check]:
     """Sources that are enabled together are for one system, and bring one driver."""
     rows: list[PackageSource] = [row for row in view.get("packages.sources") or () if row["enabled"]]
     of_nvidia = [(name, row) for row in rows for name in _systems(row)]
-    told = [*_of_another_release(view, rows)]
+    told = [*_of_another_release(view, rows), *_of_no_release(view, rows), *_of_another_machine(view, rows)]
     if of_nvidia:
         told += [*_of_two_systems(view, of_nvidia), *_of_two_packagers(view, of_nvidia, rows)]
         return told or [checks.passed(_ID, "warning")]
@@ -94,6 +110,66 @@ def _of_another_release(view: View, rows: list[PackageSource]) -> Iterator[Check
                 "together, and a release that has ended is on no mirror any more",
                 action="configure",
                 remedy=f"write {own} in its place, or remove the file; then apt-get update",
+            )
+
+
+def _of_no_release(view: View, rows: list[PackageSource]) -> Iterator[Check]:
+    """Docker has packages for releases of each system apart, and a PPA for those of Ubuntu: a release of another system is not there."""
+    own = _codename(view)
+    for row in rows:
+        base = next(
+            (found[1] or "ubuntu" for uri in row["uris"] for found in [_BASE.search(f"{uri.rstrip('/')}/")] if found),
+            None,
+        )
+        strange = [suite for suite in row["suites"] if base and suite in _ELSEWHERE[base]]
+        if not strange:
+            continue
+        here = own in _RELEASES[str(base)]
+        other = next((name for name, names in _RELEASES.items() if own in names), None)
+        instead = f"write {own} in place of {', '.join(strange)}" if here else ""
+        if not here and other and "/linux/" in row["uris"][0]:
+            instead = f"write /linux/{other} {own} in its place"
+        yield checks.failed(
+            _ID,
+            "warning",
+            measured=[row["file"]],
+            reason=f"{row['file']} asks for {', '.join(strange)} of {row['uris'][0]}, which has {_TITLES[str(base)]}'s releases alone: "
+            "apt-get update fails there (no Release file)",
+            action="configure",
+            remedy=f"{instead}, or remove the file"
+            if instead
+            else f"remove {row['file']}: it has nothing for this system",
+        )
+
+
+def _codename(view: View) -> str:
+    """The codename of this system, or of the one that it follows, as Linux Mint does Ubuntu."""
+    rules = load_rules()["systems"]
+    major = str(view.get("os.version") or "").partition(".")[0]
+    told = (
+        row["follows"] for row in rules["derivatives"] if row["id"] == view.get("os.id") and row["version"] == major
+    )
+    follows = next(told, None)
+    return next((row["codename"] for row in rules["rows"] if row["os"] == follows), None) or str(
+        view.get("os.codename")
+    )
+
+
+def _of_another_machine(view: View, rows: list[PackageSource]) -> Iterator[Check]:
+    """NVIDIA's repository has a directory for each architecture; servers with ARM processors have sbsa, and arm64 is for Jetsons."""
+    arch = str(view.get("os.arch"))
+    if arch not in _DIRECTORIES or view.environment == "jetson":
+        return
+    for row in rows:
+        found = next((found[1] for uri in row["uris"] for found in [_ARCHITECTURE.search(f"{uri}/")] if found), None)
+        if found and found not in (_DIRECTORIES[arch], "cross-linux-sbsa"):
+            yield checks.failed(
+                _ID,
+                "warning",
+                measured=[row["file"]],
+                reason=f"{row['file']}: NVIDIA's packages there are for {found}, and this machine is {arch}: it finds none of them",
+                action="configure",
+                remedy=f"write {_DIRECTORIES[arch]} in place of {found} in its address, or remove the file",
             )
 
 

@@ -120,6 +120,7 @@ def finish(drafted: Draft, index: PackageIndex | None, wheels: python_query.Whee
     if not plan["versions_verified"]:
         plan["warnings"] = [*plan["warnings"], notices.unverified(problems)]
     plan["warnings"] = [
+        *notices.others_at_work(context, plan),
         *plan["warnings"],
         *notices.unmended(context, request, plan["components"]),
         *notices.sources_of_others(problems),

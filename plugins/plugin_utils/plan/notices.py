@@ -12,6 +12,7 @@ from ..components.nvidia_driver import rollback
 from ..model import index_answer
 from ..model.stack import Why
 from ..rules import hosts
+from . import preflight
 from .draft import Draft
 from .python_query import Wheels
 from .request import Request
@@ -19,6 +20,7 @@ from .request import Request
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.index import IndexProblem, PackageIndex
 
+    from ..model.plan import Plan
 
 #: Warnings that only an answer of the package index gives: the look after the work asks it no more.
 OF_THE_INDEX = (
@@ -70,6 +72,18 @@ def unmended(context: Context, request: Request, working: Collection[str]) -> li
         if name not in working and request.covers(name) and component.wanted(context)
         for text in component.unmended(context)
     ]
+
+
+def others_at_work(context: Context, plan: Plan) -> list[Why]:
+    """That somebody changes packages now, where the plan does too."""
+    busy = context.facts["packages"]["busy"]
+    if not busy or not preflight.touching(plan, "packages"):
+        return []
+    text = (
+        f"{busy} works on packages now. What to do: nothing, up waits for its end (preflight_package_manager_wait seconds); "
+        "what it changes may change this plan"
+    )
+    return [{"rule": "packages.busy", "text": text, "source": "gpuwright"}]
 
 
 def sources_of_others(problems: Sequence[IndexProblem]) -> list[Why]:

@@ -55,7 +55,7 @@ def begin(context: Context, plan: Plan) -> Begin:
     environments += taken_back["environments"] if taken_back else ()
     user = sections.user(context.facts)
     return {
-        "wait": user is None and bool(taken_back or _touching(plan, "packages")),
+        "wait": user is None and bool(taken_back or touching(plan, "packages")),
         "paths": [
             *(user["records"] if user else (paths.STATE, paths.RUN)),
             *environments,
@@ -103,7 +103,7 @@ def _machine(context: Context, plan: Plan) -> None:
 
 
 def _services(context: Context, plan: Plan) -> None:
-    names = _touching(plan, "services")
+    names = touching(plan, "services")
     if names and not plan["provision_only"] and not context.facts["environment"]["systemd"]:
         raise StepRefused(
             f"Expected systemd as service manager, because the plan has {' and '.join(names)}. Found no running systemd. "
@@ -116,7 +116,7 @@ def needs(context: Context, plan: Plan) -> list[Need]:
     given = cast("Given", plan["given"])
     cache = "/var/cache/dnf" if context.facts["packages"]["manager"] == "dnf" else "/var/cache/apt/archives"
     download, installed = space.of_packages(plan), plan["disk_bytes"] or 0
-    boot = int(given["boot"]) * MIB if _touching(plan, "initramfs") else 0
+    boot = int(given["boot"]) * MIB if touching(plan, "initramfs") else 0
     return [
         {"what": "downloaded packages", "path": cache, "bytes": download, "files": 1},
         # No index tells how many files a package has: a driver and CUDA have more than one for each MiB.
@@ -141,7 +141,7 @@ def _components(context: Context, plan: Plan) -> None:
             COMPONENTS[name].refuse(context, plan)
 
 
-def _touching(plan: Plan, what: str) -> list[str]:
+def touching(plan: Plan, what: str) -> list[str]:
     """The components of a plan that change something of this kind, see Component.touches."""
     return [name for name, each in COMPONENTS.items() if name in plan["components"] and what in each.touches]
 

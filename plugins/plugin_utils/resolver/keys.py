@@ -57,6 +57,6 @@ def fingerprint(name: str, wish: Wish, row: Row | None) -> str | None:
 
 
 def _expected(row: Row) -> str | None:
-    """Return a key's fingerprint; where nobody read it, the hash of its file's text, as module_utils/packages/openpgp.py takes it."""
+    """Return a key's fingerprint; where nobody read it, the hash of its file's text, as module_utils/base/openpgp.py takes it."""
     text = row.get("text_sha256")
     return row["fingerprint"] or (f"text-sha256:{text}:{row['id']}" if text else None)

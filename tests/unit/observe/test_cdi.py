@@ -55,12 +55,14 @@ JSON = (
 def test_the_devices_and_the_driver_are_read() -> None:
     assert cdi.parse("/var/run/cdi/nvidia.yaml", YAML) == {
         "path": "/var/run/cdi/nvidia.yaml",
+        "version": "0.7.0",
         "driver": "580.126.20",
         "devices": ["0", "GPU-e4e5f849-0ad9-0112-ec39-c768821d51fe", "1:0", "all"],
         "nodes": ["/dev/nvidiactl", "/dev/nvidia0", "/dev/nvidia1"],
     }
     assert cdi.parse("/etc/cdi/n.json", JSON) == {
         "path": "/etc/cdi/n.json",
+        "version": None,
         "driver": "550.54.15",
         "devices": ["0", "all"],
         "nodes": [],
@@ -74,7 +76,7 @@ def test_what_is_none_of_the_cards_is_left_out(text: str) -> None:
 
 def test_a_specification_without_the_library_tells_no_driver() -> None:
     found = cdi.parse("/etc/cdi/n.yaml", "kind: nvidia.com/gpu\ndevices:\n  - name: all\n")
-    assert found == {"path": "/etc/cdi/n.yaml", "driver": None, "devices": ["all"], "nodes": []}
+    assert found == {"path": "/etc/cdi/n.yaml", "version": None, "driver": None, "devices": ["all"], "nodes": []}
 
 
 def test_both_directories_are_looked_into(tmp_path: Path) -> None:

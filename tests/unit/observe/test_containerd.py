@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
-from ansible_collections.gpuwright.node.plugins.module_utils.observe import containers
+from ansible_collections.gpuwright.node.plugins.module_utils.observe import container_runtime, containers
 from tests.unit.observe.trees import FakePrograms, Tree, answer
 
 CONFIG = "/etc/containerd/config.toml"
@@ -107,7 +107,7 @@ def there(tree: Tree) -> Tree:
 )
 def test_what_containerd_prints_is_read_without_its_passwords(there: Tree, text: str, found: Any) -> None:
     told = seen(there, dump(text))
-    assert told["config"] == found
+    assert told["config"] == (found if found["runtime"] is None else {**found, "lost": True})
     assert "hidden" not in str(told)
 
 
@@ -232,3 +232,62 @@ def test_engines_that_are_no_service_of_the_system_are_told(
     assert told["docker"].get("elsewhere") == elsewhere
     config = f"/var/lib/rancher/{kubernetes}/agent/etc/containerd/config.toml"
     assert told.get("kubernetes") == ({"name": kubernetes, "config": config} if kubernetes else None)
+
+
+# What is beside it: Docker's unit, other Kubernetes, the toolkit's own settings
+
+
+def test_options_of_dockers_unit_are_those_that_count(tree: Tree) -> None:
+    tree.packages({})
+    folder = "/etc/systemd/system/docker.service.d"
+    tree.file(
+        f"{folder}/10-proxy.conf",
+        "[Service]\nEnvironment=HTTP_PROXY=http://proxy.example\nExecStart=/usr/bin/dockerd --debug\n",
+    )
+    tree.file(
+        f"{folder}/override.conf",
+        "[Service]\nExecStart=\nExecStart=/usr/bin/dockerd -H fd:// --add-runtime=nvidia=/usr/bin/nvidia-container-runtime \\\n"
+        "  --exec-opt native.cgroupdriver=systemd\n",
+    )
+    found = containers.flags(tree.host())
+    assert [(each["file"], each["name"]) for each in found] == [
+        (f"{folder}/override.conf", name) for name in ("host", "add-runtime", "exec-opt")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("files", "links", "found"),
+    [
+        ({"/usr/local/bin/k3s": ""}, {}, ("k3s", None)),
+        (
+            {"/var/lib/rancher/rke2/agent/etc/containerd/config.toml": '[plugins.cri.containerd.runtimes."nvidia"]\n'},
+            {},
+            ("rke2", True),
+        ),
+        (
+            {"/var/lib/rancher/k3s/agent/etc/containerd/config.toml": "[plugins.cri.containerd.runtimes.runc]\n"},
+            {},
+            ("k3s", False),
+        ),
+        ({"/snap/microk8s/1/meta/snap.yaml": ""}, {"/snap/microk8s/current": "1"}, ("microk8s", None)),
+    ],
+)
+def test_a_kubernetes_with_a_containerd_of_its_own_is_seen(
+    tree: Tree, files: dict[str, str], links: dict[str, str], found: tuple[str, bool | None]
+) -> None:
+    tree.packages({})
+    for path, text in files.items():
+        tree.file(path, text, 0o755)
+    for path, target in links.items():
+        tree.link(path, target)
+    seen = containers.observe(tree.host(), {})["kubernetes"]
+    assert seen is not None
+    assert (seen["name"], seen.get("runtime")) == found
+
+
+@pytest.mark.parametrize(("root", "found"), [("/", None), ("/run/nvidia/driver", "/run/nvidia/driver")])
+def test_where_the_toolkit_looks_for_the_driver(tree: Tree, root: str, found: str | None) -> None:
+    tree.file(container_runtime.PATH, f'[nvidia-container-cli]\nroot = "{root}"\n')
+    seen = container_runtime.observe(tree.host())
+    assert seen is not None
+    assert seen.get("root") == found

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils.packages import openpgp
+from ansible_collections.gpuwright.node.plugins.module_utils.base import openpgp
 from ansible_collections.gpuwright.node.plugins.modules import repository_key
 from tests.unit.modules import run_module
 

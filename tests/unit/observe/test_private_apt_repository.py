@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.gpuwright.node.plugins.module_utils.base import openpgp
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import packages
-from ansible_collections.gpuwright.node.plugins.module_utils.packages import openpgp, private_apt
+from ansible_collections.gpuwright.node.plugins.module_utils.packages import private_apt
 from ansible_collections.gpuwright.node.plugins.modules import package_index
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import cuda
 from tests.unit.modules import run_module

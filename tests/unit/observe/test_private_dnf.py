@@ -13,8 +13,9 @@ from unittest.mock import Mock
 
 import pytest
 
+from ansible_collections.gpuwright.node.plugins.module_utils.base import openpgp
 from ansible_collections.gpuwright.node.plugins.module_utils.base.run import Result
-from ansible_collections.gpuwright.node.plugins.module_utils.packages import dnf_question, openpgp, private_dnf
+from ansible_collections.gpuwright.node.plugins.module_utils.packages import dnf_question, private_dnf
 from ansible_collections.gpuwright.node.plugins.module_utils.packages.fetch import FetchError
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import systems
 from tests.unit.observe.test_openpgp import armoured, fingerprint, key_file

@@ -321,6 +321,14 @@ def test_a_configuration_that_cannot_be_merged_is_refused_before_the_first_packa
     assert installed(docker())["refusal"] is None
 
 
+def test_runtimes_that_dockers_unit_gives_are_not_written_a_second_time() -> None:
+    unit = "/etc/systemd/system/docker.service.d/override.conf"
+    given: Any = {"flags": [{"file": unit, "name": "host"}, {"file": unit, "name": "add-runtime"}]}
+    refusal = begun("container_toolkit", docker(daemon_json=None, **given))["refusal"]
+    assert f"{unit} gives --add-runtime" in refusal
+    assert begun("container_toolkit", docker(daemon_json={"runtimes": RUNTIME}, **given))["refusal"] is None
+
+
 def test_the_runtime_is_merged_and_foreign_keys_stay() -> None:
     there = {"log-driver": "journald", "runtimes": {"runsc": {"path": "runsc"}, "nvidia": {"path": "/old", "x": 1}}}
     # The engine of this node, 26.1.5, has CDI and has to be told to use it.

@@ -125,3 +125,45 @@ def test_a_module_of_dnf_that_is_switched_off_brings_no_second_driver(facts: Any
     ]
     assert [check["status"] for check in mixed(facts, ROCKY, *rows)] == ["warn"]
     assert mixed(facts, ROCKY, *rows, disabled_modules=["nvidia-driver"]) == []
+
+
+NOBLE = {"id": "ubuntu", "version": "24.04", "family": "debian", "codename": "noble", "arch": "x86_64"}
+BOOKWORM = {**DEBIAN, "codename": "bookworm", "arch": "x86_64"}
+MINT = {"id": "linuxmint", "version": "22", "family": "debian", "codename": "wilma", "arch": "x86_64"}
+
+
+@pytest.mark.parametrize(
+    ("system", "uri", "suite", "remedy"),
+    [
+        (NOBLE, "/docker-ce/linux/debian", "noble", "/linux/ubuntu noble"),
+        (NOBLE, "/docker-ce/linux/ubuntu", "noble", None),
+        (NOBLE, "/docker-ce/linux/ubuntu", "jammy", None),
+        (BOOKWORM, "/linux/ubuntu", "bookworm", "/linux/debian bookworm"),
+        (MINT, "/linux/ubuntu", "wilma", "noble in place of wilma"),
+        (BOOKWORM, "https://ppa.launchpadcontent.net/x/y/ubuntu", "bookworm", "remove"),
+        (NOBLE, "https://ppa.launchpadcontent.net/x/y/ubuntu", "noble", None),
+        # What is newer than the tables is not known to be wrong.
+        (NOBLE, "/linux/ubuntu", "zealous", None),
+    ],
+)
+def test_a_release_that_is_not_where_it_is_looked_for(
+    facts: Any, system: Any, uri: str, suite: str, remedy: str | None
+) -> None:
+    found = mixed(facts, system, source(uri, suites=[suite]))
+    assert [str(remedy) in str(check["remedy"]) for check in found] == ([True] if remedy else [])
+
+
+@pytest.mark.parametrize(
+    ("arch", "directory", "right"),
+    [
+        ("aarch64", "x86_64", "sbsa"),
+        ("aarch64", "arm64", "sbsa"),
+        ("x86_64", "sbsa", "x86_64"),
+        ("aarch64", "sbsa", None),
+    ],
+)
+def test_nvidias_directory_is_that_of_the_machines_architecture(
+    facts: Any, arch: str, directory: str, right: str | None
+) -> None:
+    found = mixed(facts, {**NOBLE, "arch": arch}, source(f"/compute/cuda/repos/ubuntu2404/{directory}"))
+    assert [f"write {right}" in str(check["remedy"]) for check in found] == ([True] if right else [])

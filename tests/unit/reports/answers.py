@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils.health import judge_kernel_log
+from ansible_collections.gpuwright.node.plugins.module_utils.packages.private_apt import problem
+from ansible_collections.gpuwright.node.plugins.plugin_utils.health import hidden, judge_kernel_log
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import document
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import make_draft
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.finish import finish
@@ -79,13 +80,16 @@ def of_resolve(words: Sequence[str], files: dict[str, str], place: Path, capsys:
 
 
 def _index(drafted: Any, facts: Any, candidates: dict[str, str]) -> Any:
-    """The answer of a package index that has everything: in one build, or in the versions given. None where apt reads no source: nobody
-    was asked, as offline.
+    """The answer of a package index that has everything, but for what the machine itself keeps out: in one build, or in the versions given.
+    None where apt reads no source: nobody was asked, as offline.
     """
     if facts["packages"]["manager"] == "apt" and facts["packages"].get("broken_sources"):
         return None
     there = facts["packages"]["installed"]
-    comes = {name: candidates.get(name, f"{nodes.DRIVER}-1") for name in {*drafted.packages, *candidates}}
+    known = {name: candidates.get(name, f"{nodes.DRIVER}-1") for name in {*drafted.packages, *candidates}}
+    everywhere = [row for row in facts["packages"].get("hides") or () if row["source"] is None]
+    kept = {name: row for name in known for row in everywhere if name not in there and hidden.keeps_out(row, name)}
+    comes = {name: version for name, version in known.items() if name not in kept}
     rows = [
         {"name": name, "version": version, "from": there.get(name), "download_bytes": 1000, "installed_bytes": 5000}
         for name, version in sorted(comes.items())
@@ -95,9 +99,20 @@ def _index(drafted: Any, facts: Any, candidates: dict[str, str]) -> Any:
         exchange={"comes": comes, "leaves": sorted(set(drafted.replaced) - set(comes))} if drafted.replaced else None,
         packages={name: {"candidate": version, "versions": [version]} for name, version in comes.items()},
         install=rows,
+        problems=[_kept_out(row, [name for name in sorted(kept) if kept[name] is row]) for row in _once(kept.values())],
         download_bytes=1000 * len(rows),
         disk_bytes=5000 * len(rows),
     )
+
+
+def _kept_out(row: Any, names: list[str]) -> Any:
+    """What apt and dnf are seen to say of what they keep out (module_utils/packages/private_apt.py, `hidden`)."""
+    found = problem("hidden", f"{row['file']} keeps {', '.join(names)} from being installed ({row['entry']})")
+    return {**found._asdict(), "needed": True, "package": None, "source": None}
+
+
+def _once(rows: Iterable[Any]) -> list[Any]:
+    return list({id(row): row for row in rows}.values())
 
 
 def _check(check: Any) -> Said:
@@ -112,7 +127,8 @@ def _refused(made: Any) -> list[Said]:
 
 
 def _warned(made: Any) -> list[Said]:
-    return [Said(row["rule"], "warned", row["text"], row.get("remedy") or "") for row in made.get("warnings") or ()]
+    told = ((row["rule"], *row["text"].partition(" What to do: ")) for row in made.get("warnings") or ())
+    return [Said(rule, "warned", text, remedy) for rule, text, _words, remedy in told]
 
 
 def _planned(made: Any) -> list[Said]:

@@ -80,13 +80,7 @@ def _of_tree(place: Path, about: dict[str, Any], change: dict[str, Any]) -> Any:
         programs["rpm -"] = answer("".join(rows))
     else:
         _dpkg(place, {**about.get("packages", {}), **change.get("packages", {})}, change.get("states") or {})
-    for path, text in {**_os_release(system), **about.get("files", {}), **change.get("files", {})}.items():
-        root.file(path, text, 0o755 if "/bin/" in path else None)
-    for path in change.get("absent", ()):
-        gone = place / path.lstrip("/")
-        shutil.rmtree(gone) if gone.is_dir() and not gone.is_symlink() else gone.unlink()
-    for path, target in change.get("links", {}).items():
-        root.link(path, target)
+    _write(root, {**_os_release(system), **about.get("files", {}), **change.get("files", {})}, change)
     loaded = bool(driver) and not change.get("unloaded")
     if not loaded:
         node.write_modules(place, {})
@@ -101,6 +95,19 @@ def _of_tree(place: Path, about: dict[str, Any], change: dict[str, Any]) -> Any:
     if loaded:
         facts["smi"] = _document(facts["pci"]["gpus"], driver["version"])
     return facts
+
+
+def _write(root: Tree, files: dict[str, str], change: dict[str, Any]) -> None:
+    """The files of a machine, and what a report does to them beside their content."""
+    for path, text in files.items():
+        root.file(path, text, 0o755 if "/bin/" in path else None)
+    for path, mode in change.get("modes", {}).items():
+        (root.root / path.lstrip("/")).chmod(mode)
+    for path in change.get("absent", ()):
+        gone = root.root / path.lstrip("/")
+        shutil.rmtree(gone) if gone.is_dir() and not gone.is_symlink() else gone.unlink()
+    for path, target in change.get("links", {}).items():
+        root.link(path, target)
 
 
 _RPMS = {"glibc": "2.34-231.el9", "kernel-core": "5.14.0-611.41.1.el9_7"}

@@ -7,7 +7,7 @@ A report is one entry of a file `*.yaml` beside this one:
     answer              the cause and what helped, by the source and the makers' documents; never by what the product says
     machine             what the machine was while it was well: system, cards, driver, kernels, packages, files; or smi, a document of the
                         proving tests. Without it: the planner's node with everything brought
-    change              what the report brings: packages, states, files, links, absent, programs, facts, smi (texts by element), and
+    change              what the report brings: packages, states, files, modes, links, absent, programs, facts, smi (texts by element), and
                         unloaded: the driver's module is not loaded
     log                 lines of the kernel
     wants, index        what was wished, and versions that the package index has

@@ -37,6 +37,24 @@ _VALIDATES = "23.0"
 DATA_ROOT = "/var/lib/docker"
 
 
+#: Keys of daemon.json that are called otherwise than the option of dockerd; the others have its name.
+_KEYS = {
+    "add-runtime": "runtimes",
+    "host": "hosts",
+    "insecure-registry": "insecure-registries",
+    "registry-mirror": "registry-mirrors",
+    "exec-opt": "exec-opts",
+    "log-opt": "log-opts",
+    "storage-opt": "storage-opts",
+    "label": "labels",
+}
+
+
+def key_of(flag: str) -> str:
+    """The key of daemon.json that is the same as an option of dockerd: it refuses to start with both."""
+    return _KEYS.get(flag, flag)
+
+
 def has_runtime(docker: Docker) -> bool:
     """Say whether Docker's configuration, in which a person may have written anything, names the NVIDIA runtime."""
     written = docker.get("daemon_json")
@@ -85,6 +103,12 @@ def refusal(facts: Facts) -> str | None:
     """Why nothing can be merged into Docker's configuration; None where it can."""
     docker = facts["containers"]["docker"]
     error = docker["daemon_json_error"] or facts["unknown"].get(_SEEN)
+    given = next((each for each in docker.get("flags") or () if key_of(each["name"]) == "runtimes"), None)
+    if given and not has_runtime(docker):
+        return (
+            f"Expected {DAEMON_JSON} alone to name Docker's runtimes. Found: {given['file']} gives --{given['name']}, and Docker does not "
+            f"start with runtimes in both. What to do: take --{given['name']} out of it, sudo systemctl daemon-reload, and run again."
+        )
     if not error and isinstance(docker["daemon_json"] or {}, Mapping):
         return None
     return (
@@ -96,10 +120,22 @@ def refusal(facts: Facts) -> str | None:
 def settings(context: Context) -> Table:
     """What is wished beside the runtime itself."""
     default = context.variables.get("container_toolkit", {}).get("container_toolkit_default_runtime", False)
-    version = context.facts["containers"]["docker"]["version"] or "0"
-    off = numeric_version.at_least(version, _CDI_THERE) and not numeric_version.at_least(version, _CDI_ON)
+    off = has_cdi_off_by_itself(context.facts["containers"]["docker"])
     wished = context.stack["container_toolkit"]["engine"].get("settings") or {}
     return {**(_CDI if off else {}), **(_DEFAULT_RUNTIME if default else {}), **wished}
+
+
+def has_cdi_off_by_itself(docker: Docker) -> bool:
+    """Say whether this Docker has CDI and leaves it off where nobody switches it on."""
+    version = docker["version"] or "0"
+    return numeric_version.at_least(version, _CDI_THERE) and not numeric_version.at_least(version, _CDI_ON)
+
+
+def lacks_cdi(docker: Docker) -> bool:
+    """Say whether this Docker does not know cards by their names (nvidia.com/gpu=all), and would with a setting."""
+    written = docker.get("daemon_json")
+    features = written.get("features") if isinstance(written, Mapping) else None
+    return has_cdi_off_by_itself(docker) and not (isinstance(features, Mapping) and features.get("cdi") is True)
 
 
 def with_runtime(config: Mapping[str, object], wished: Mapping[str, object]) -> Table:

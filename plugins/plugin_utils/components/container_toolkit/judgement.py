@@ -11,16 +11,20 @@ from typing import TYPE_CHECKING, cast
 from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, numeric_version
 
 from ...model.stack import Stack
+from ...rules import load_rules
+from ..daemon_json import DAEMON_JSON
 from ..view import UP, View, unknown
 from . import cdi as of_cdi
 from . import docker as of_docker
 from . import rootless as of_users
-from .containerd import MANAGE, UNMANAGED, unmanaged
+from .containerd import MANAGE, PROGRAM, UNMANAGED, unmanaged
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
-    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Containerd, Docker, Rootless
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Containerd, Docker, DockerFlag, Rootless
 
+#: Those that look for the runtime themselves, with the units that start them.
+_LOOKS = {"k3s": ("k3s", "k3s-agent"), "rke2": ("rke2-server", "rke2-agent")}
 _TITLES = {"docker": "Docker", "containerd": "containerd"}
 _RUNTIME = "/etc/nvidia-container-runtime/config.toml"
 #: NVIDIA/nvidia-container-toolkit: the command line leaves the devices of a container shut, and the hook of `--gpus` ends with an error in
@@ -50,7 +54,11 @@ _UNIFIED_SINCE = {
     **dict.fromkeys(("rhel", "centos", "rocky", "almalinux", "ol"), "9"),
 }
 _UNIFIED_WORD = re.compile(r"\bsystemd\.unified_cgroup_hierarchy=(\w+)")
+#: Where the program is that a container's libraries are listed by: Ubuntu has a script in its place.
+_LDCONFIG = {"ubuntu": "/sbin/ldconfig.real"}
 _MODE_CDI = "NVIDIA's hook refuses docker run --gpus"
+#: What the toolkit writes from a release on, and what older engines do not read (compat/container_toolkit.yaml, engines).
+_NEEDS_NEWER, _WRITES_NEWER = "0.7.0", "1.19.1"
 _GENERATE = "nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
 _REFRESH = (
     f"systemctl restart {of_cdi.REFRESH} (before toolkit 1.18: {_GENERATE}); a specification "
@@ -74,7 +82,8 @@ def judge(view: View, stack: Stack) -> list[Check]:
         *_runs(view, engine),
         *_packages(view, cast("Docker", docker)),
         *_runtime(view, of_docker=engine == "docker" or bool(docker.get("active"))),
-        *([_containerd(view)] if engine == "containerd" else []),
+        *([_containerd(view)] if engine == "containerd" or _serves_nobody(view) else []),
+        *_kubernetes(view),
         *_control_groups(view),
         *([_cdi(view, engine), _links(view)] if toolkit is not None else _left(view)),
         *_denied(view, podman=engine == "podman"),
@@ -138,6 +147,26 @@ def _denied(view: View, *, podman: bool) -> Iterator[Check]:
     )
 
 
+def _kubernetes(view: View) -> Iterator[Check]:
+    """Whether a Kubernetes with a containerd of its own has seen NVIDIA's runtime, which it looks for when it starts
+    (docs.k3s.io/advanced, NVIDIA Container Runtime Support).
+    """
+    found = view.get("containers.kubernetes") or {}
+    if found.get("runtime") is None or view.get("containers.toolkit.version") is None or found["name"] not in _LOOKS:
+        return
+    units = " or ".join(_LOOKS[found["name"]])
+    yield checks.judged(
+        "container.kubernetes",
+        found["runtime"],
+        "warning",
+        reason=None
+        if found["runtime"]
+        else f"{found['name']} has not seen NVIDIA's runtime, which it looks for when it starts: no pod finds a runtime nvidia",
+        action="restart_service",
+        remedy=f"sudo systemctl restart {units}; then {found['config']} names nvidia",
+    )
+
+
 def _control_groups(view: View) -> Iterator[Check]:
     """Whether the part of the toolkit that lets a container to its cards knows the control groups of the system."""
     version = (view.get("packages.installed") or {}).get(_LIBRARY, "")
@@ -183,6 +212,9 @@ def _cdi(view: View, engine: str | None = None) -> Check:
             f"containers get no card by CDI: {twice}",
             "remove one of the two files; nvidia-ctk cdi list shows what is left",
         )
+    newer = _too_new(view)
+    if newer:
+        return _warned(name, *newer)
     reason = of_cdi.stale(view.facts)
     if reason:
         return _warned(name, f"containers would get other cards than the node has: {reason}", f"{UP}, or {_REFRESH}")
@@ -197,6 +229,29 @@ def _cdi(view: View, engine: str | None = None) -> Check:
     return checks.passed(name, "warning")
 
 
+def _too_new(view: View) -> tuple[str, str] | None:
+    """That Podman, which finds the cards by CDI alone, does not read what the toolkit wrote, and what helps."""
+    podman = view.get("containers.podman.version")
+    if not podman:
+        return None
+    tables = load_rules()["container_toolkit"]
+    knows, reads = (
+        next(row["version"] for row in tables[name] if row["engine"] == "podman") for name in ("features", "engines")
+    )
+    for each in view.get("containers.cdi.specifications") or ():
+        if not numeric_version.at_least(podman, knows):
+            reason = f"Podman {podman} finds no card by CDI ({each['path']}), which it knows from {knows} on"
+            return reason, f"take Podman {knows} or newer (that of a newer release of the system), or Docker"
+        written = each.get("version")
+        if written and numeric_version.at_least(written, _NEEDS_NEWER) and not numeric_version.at_least(podman, reads):
+            reason = f"Podman {podman} finds no card in {each['path']}: that is CDI {written}, which Podman reads from {reads} on"
+            older = (
+                f"take a toolkit before {_WRITES_NEWER} (its packages in one older version), or Podman {reads} or newer"
+            )
+            return reason, f"{older}; then {_GENERATE}"
+    return None
+
+
 def _left(view: View) -> list[Check]:
     """A specification that is wrong, or that Podman lacks, where no toolkit is wished, or its wish is refused: engines read it all the
     same.
@@ -208,7 +263,7 @@ def _left(view: View) -> list[Check]:
         return []
     remedy = _REFRESH if there else _GENERATE
     return [
-        {**check, "remedy": remedy if "by CDI" not in str(check["reason"]) else check["remedy"]}
+        {**check, "remedy": check["remedy"] if re.search("by CDI|that is CDI", str(check["reason"])) else remedy}
         for check in [_cdi(view, "podman" if podman else None)]
         if check["status"] == "warn"
     ]
@@ -274,7 +329,18 @@ def _runs(view: View, engine: str | None) -> Iterator[Check]:
             continue
         if name != engine and state != "failed":
             continue
+        if state != "active" and (view.get("services").get(unit) or {}).get("enabled") == "masked":
+            yield checks.failed(
+                "container.engine",
+                measured=state,
+                expected="active",
+                reason=f"{title} does not run: its unit is masked, so that nothing starts it",
+                action="restart_service",
+                remedy=f"sudo systemctl unmask {unit}, then sudo systemctl enable --now {unit}",
+            )
+            continue
         why = _why_down(view) if name == "docker" and state == "failed" else []
+        files = dict.fromkeys([DAEMON_JSON, *(each["file"] for each in _said_twice(view))])
         yield checks.judged(
             "container.engine",
             state == "active",
@@ -283,7 +349,7 @@ def _runs(view: View, engine: str | None) -> Iterator[Check]:
             expected="active",
             reason=None if state == "active" else "; ".join([f"{title} does not run ({state})", *why]),
             action="restart_service",
-            remedy=f"correct /etc/docker/daemon.json, then sudo systemctl restart {unit}"
+            remedy=f"correct {' or '.join(files)}, then sudo systemctl daemon-reload and sudo systemctl restart {unit}"
             if why
             else f"sudo systemctl start {unit}; where it fails again, journalctl -u {unit} says why",
         )
@@ -295,13 +361,24 @@ def _why_down(view: View) -> list[str]:
     if not isinstance(written, Mapping):
         return []
     storage = written.get("storage-driver")
-    told = [text for key, text in _REFUSED.items() if key in written]
+    twice = {of_docker.key_of(each["name"]) for each in _said_twice(view)}
+    told = [text for key, text in _REFUSED.items() if key in written and key not in twice]
     told += (
         [f"names the storage driver {storage}, which Docker does not have any more"]
         if storage in _REFUSED_STORAGE
         else []
     )
-    return [f"/etc/docker/daemon.json {text}" for text in told]
+    return [f"{DAEMON_JSON} {text}" for text in told] + [
+        f"{each['file']} gives --{each['name']}, and {DAEMON_JSON} has {of_docker.key_of(each['name'])}: Docker refuses what is said twice"
+        for each in _said_twice(view)
+    ]
+
+
+def _said_twice(view: View) -> list[DockerFlag]:
+    """The options of Docker's unit that daemon.json has too."""
+    written = view.get("containers.docker.daemon_json")
+    keys = written if isinstance(written, Mapping) else {}
+    return [each for each in view.get("containers.docker.flags") or () if of_docker.key_of(each["name"]) in keys]
 
 
 def _runtime(view: View, *, of_docker: bool) -> Iterator[Check]:
@@ -320,6 +397,15 @@ def _runtime(view: View, *, of_docker: bool) -> Iterator[Check]:
             reason=f"{_RUNTIME} says ldconfig = @{lost}, which is not there: no container with cards starts",
             action="configure",
             remedy="sudo nvidia-ctk config --in-place --set nvidia-container-cli.ldconfig=@/sbin/ldconfig; then start the containers again",
+        )
+        return
+    if config.get("root") and view.get("driver.loaded_version") and view.get("driver.owner") in ("packages", "runfile"):
+        yield checks.failed(
+            name,
+            reason=f"{_RUNTIME} looks for the driver in {config['root']}, and it is this machine's own: no container with cards starts",
+            action="configure",
+            remedy="sudo nvidia-ctk config --in-place --set nvidia-container-cli.root=/ --set nvidia-container-cli.ldconfig=@"
+            f"{_LDCONFIG.get(str(view.get('os.id')), '/sbin/ldconfig')}; then start the containers again",
         )
         return
     if config["mode"] not in _MODES:
@@ -368,11 +454,19 @@ def _docker(docker: Docker, *, knows: bool, toolkit: bool) -> Check:
     lost = docker.get("lost_runtimes")
     if lost:
         return _without_program(docker, lost)
+    if docker.get("elsewhere") == "snap":
+        reason = "Docker is here twice, as a package and as a snap: where the snap answers, it finds neither driver nor toolkit"
+        return _warned(
+            "container.daemon_json", reason, "sudo snap remove docker, when its containers may go; then restart Docker"
+        )
     if knows and not of_docker.has_runtime(docker) and not toolkit:
         reason = "the NVIDIA Container Toolkit is not installed: Docker gives containers no card (could not select device driver)"
         return _warned("container.daemon_json", reason, UP)
     if knows and not of_docker.has_runtime(docker):
         return _warned("container.daemon_json", "Docker does not know the NVIDIA runtime", UP)
+    if knows and of_docker.lacks_cdi(docker):
+        reason = f"Docker {docker['version']} has CDI off: it knows no card by its name (--device nvidia.com/gpu=all), only --gpus"
+        return _warned("container.daemon_json", reason, f'{UP}, which sets "features": {{"cdi": true}} in daemon.json')
     if docker.get("config_loaded") is False:
         return _warned(
             "container.daemon_json",
@@ -397,6 +491,12 @@ def _without_program(docker: Docker, lost: Sequence[str]) -> Check:
     )
 
 
+def _serves_nobody(view: View) -> bool:
+    """Whether containerd runs beside a kubelet and without its part for Kubernetes, whatever is wished."""
+    seen = view.get("containers.containerd") or {}
+    return bool(seen.get("active") and seen.get("cri") is False and seen.get("kubelet_cgroups"))
+
+
 def _containerd(view: View) -> Check:
     name = "container.containerd"
     containerd = cast("Containerd", view.get("containers.containerd") or {})
@@ -410,18 +510,24 @@ def _containerd(view: View) -> Check:
             action="configure",
             remedy="correct /etc/containerd/config.toml; gpuwright keeps the copy that it found beside it",
         )
+    if containerd.get("cri") is False and containerd.get("kubelet_cgroups") and containerd.get("active") is not False:
+        reason = "containerd leaves out its part for Kubernetes (disabled_plugins has cri), which the kubelet here asks: no pod starts"
+        remedy = "take cri out of disabled_plugins in /etc/containerd/config.toml, and restart containerd"
+        return checks.failed(name, reason=reason, action="configure", remedy=remedy)
     why = view.why_unknown("containers.containerd.config")
     if why:
         return unknown(name, view, "containers.containerd.config", "how containerd is configured", "warning")
     config = containerd.get("config")
     if not config and containerd.get("active") is False:
         return checks.skipped(name, "containerd does not run", "warning")
-    if containerd.get("cri") is False and containerd.get("kubelet_cgroups"):
-        reason = "containerd leaves out its part for Kubernetes (disabled_plugins has cri), which the kubelet here asks: no pod starts"
-        remedy = "take cri out of disabled_plugins in /etc/containerd/config.toml, and restart containerd"
-        return checks.failed(name, reason=reason, action="configure", remedy=remedy)
     if not config or not config["runtime"]:
         return _warned(name, "containerd does not know the NVIDIA runtime", UP)
+    if config.get("lost"):
+        reason = (
+            f"containerd's runtime nvidia is the program {config['runtime']}, which is not there: no pod with it starts"
+        )
+        remedy = f"in /etc/containerd/config.toml name {PROGRAM} (BinaryName), or take that runtime out; then restart containerd"
+        return checks.failed(name, reason=reason, action="configure", remedy=remedy)
     if unmanaged(containerd):
         return checks.failed(name, reason=UNMANAGED, action="configure", remedy=MANAGE)
     if containerd.get("config_loaded") is False:

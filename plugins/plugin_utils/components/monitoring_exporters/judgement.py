@@ -4,11 +4,13 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
+from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, numeric_version
 
+from ...rules import gpus, load_rules
 from .. import firewall
 from ..view import UP, View, unknown
 from . import seen, units
@@ -18,7 +20,11 @@ if TYPE_CHECKING:
 
     from ...model.monitoring_exporters import MonitoringExporters
     from ...model.stack import Stack
+    from ...rules import Row
 
+#: The packages of DCGM from 4 on and before; the parts for one CUDA have its number.
+_CORE, _OLDER = "datacenter-gpu-manager-4-core", "datacenter-gpu-manager"
+_PART = re.compile(r"datacenter-gpu-manager-4-cuda(\d+)")
 #: Days before its end at which a certificate is told: authorities that renew by themselves do it earlier.
 _DAYS = 14
 _OF = {"gpu": "the cards", "node": "this machine"}
@@ -26,6 +32,55 @@ _OF = {"gpu": "the cards", "node": "this machine"}
 
 def judge(view: View, stack: Stack) -> list[Check]:
     """Each exporter runs, listens where it is wished, and answers with what it shall tell; the certificate is good."""
+    return [*_dcgm(view), *_wished(view, stack)]
+
+
+def _dcgm(view: View) -> list[Check]:
+    """A DCGM that is here, whoever brought it, knows the CUDA of the driver and has its parts for it (compat/monitoring.yaml, cuda)."""
+    there = view.get("packages.installed") or {}
+    core = there.get(_CORE) or there.get(_OLDER)
+    branch = numeric_version.major(str(view.get("driver.loaded_version") or ""))
+    row = _cuda(view, branch) if core and branch.isdecimal() else None
+    if not core or not row:
+        return []
+    version = numeric_version.upstream(core)
+    parts = sorted(found[1] for name in there for found in [_PART.fullmatch(name)] if found)
+    reason, remedy = None, None
+    if row["dcgm"] and not numeric_version.at_least(version, row["dcgm"]):
+        reason = f"DCGM {version} does not know CUDA {row['cuda']} of driver {branch}, which {row['dcgm']} is the first to know"
+        remedy = f"install datacenter-gpu-manager-4-cuda{row['cuda']} in its place (it brings the newer DCGM), and restart nvidia-dcgm"
+    if parts and str(row["cuda"]) not in parts:
+        named = f"datacenter-gpu-manager-4-cuda{parts[-1]}"
+        reason = f"DCGM {version} has its parts for CUDA {' and '.join(parts)} ({named}), and driver {branch} brings CUDA {row['cuda']}"
+        remedy = f"install datacenter-gpu-manager-4-cuda{row['cuda']} in place of {named}, and restart nvidia-dcgm; diagnostics fail before"
+    return [
+        checks.judged(
+            "monitoring.dcgm_version",
+            reason is None,
+            "warning",
+            measured=version,
+            reason=reason,
+            action="install",
+            remedy=remedy,
+        )
+    ]
+
+
+def _cuda(view: View, branch: str) -> Row | None:
+    """The row of the CUDA that DCGM has to know; None where a card is not known."""
+    rules = load_rules()
+    cards = [gpus.by_pci(card["device"], rules) for card in view.gpus]
+    if not cards or None in cards:
+        return None
+    old = {card["architecture"] for card in cards if card}
+    rows = [
+        row for row in rules["monitoring"]["cuda"] if int(row["since"]) <= int(branch) and not old & set(row["without"])
+    ]
+    return max(rows, key=lambda row: int(row["since"]), default=None)
+
+
+def _wished(view: View, stack: Stack) -> list[Check]:
+    """The exporters that are wished."""
     exporters = stack.get("monitoring_exporters")
     if exporters is None or (exporters["gpu"] and not view.gpus):
         return []

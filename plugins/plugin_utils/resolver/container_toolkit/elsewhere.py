@@ -47,15 +47,21 @@ def refuse(name: str, machine: Machine, wish: Wish, system: Row, log: Log) -> No
 
 
 def _refuse_kubernetes(name: str, wish: Wish) -> None:
-    """k3s and RKE2 look for NVIDIA's runtime when they start, and write the configuration of their containerd anew each time."""
-    text = (
-        f"{name} brings a containerd of its own here (/var/lib/rancher/{name}/agent/etc/containerd/config.toml, written anew at "
-        "each start), and no other engine is there"
-    )
-    serves = (
-        f"for its pods install nvidia-container-toolkit and restart {name}, which finds NVIDIA's runtime by itself "
-        f"(runtimeClassName: nvidia), and {_WITHOUT}"
-    )
+    """k3s and RKE2 look for NVIDIA's runtime when they start, and write the configuration of their containerd anew each time; an addon of
+    MicroK8s does it there.
+    """
+    if name == "microk8s":
+        text = "MicroK8s is here, a snap with a containerd of its own that its addons configure, and no other engine is there"
+        serves = f"for its pods sudo microk8s enable nvidia (its addon, which takes the host's driver), and {_WITHOUT}"
+    else:
+        text = (
+            f"{name} brings a containerd of its own here (/var/lib/rancher/{name}/agent/etc/containerd/config.toml, written anew at "
+            "each start), and no other engine is there"
+        )
+        serves = (
+            f"for its pods install nvidia-container-toolkit and restart {name}, which finds NVIDIA's runtime by itself "
+            f"(runtimeClassName: nvidia), and {_WITHOUT}"
+        )
     beside = (
         "" if wish.container_toolkit_engine else "; for an engine beside it name one: --want container-engine=docker"
     )

@@ -16,6 +16,11 @@ import re
 from typing import Iterator
 
 _SIGNATURE, _SECRET_KEY, _PUBLIC_KEY, _SECRET_SUBKEY, _USER_ID, _SUBKEY = 2, 5, 6, 7, 13, 14
+# What a signature says, by the number of the field: when it was made, how long the key lasts, and by whom it is.
+_SIGNED, _LASTS, _BY, _BY_FINGERPRINT = 2, 9, 16, 33
+# Kinds of signatures that a key makes of itself: with a name, and alone.
+_ALONE = 0x1F
+_OF_ITSELF = (0x10, 0x11, 0x12, 0x13, _ALONE)
 # No key needs a mark, a note of GnuPG to itself, a filling or a picture, so they are not handed on.
 _MARK, _NOTE, _PICTURE, _FILLING = 10, 12, 17, 21
 _ARMOUR = re.compile(
@@ -148,6 +153,50 @@ def fingerprint_of(body: bytes) -> str:
 def fingerprints(data: bytes) -> list[str]:
     """Fingerprints of the primary keys of a key file, armoured or binary. Raises KeyFileError."""
     return _taken_apart(data)[0]
+
+
+def expired(data: bytes, now: float) -> dict[str, float]:
+    """The primary keys of a key file, by fingerprint, that had expired by `now`, each with the second since 1970 at which it did. As the
+    last signature of a key by itself has it (RFC 9580, 5.2.3.13). Raises KeyFileError.
+    """
+    ends: dict[str, tuple[int, float | None]] = {}
+    here, made = "", 0
+    for kind, body in packets(binary(data)):
+        if kind == _PUBLIC_KEY:
+            here, made = fingerprint_of(body), int.from_bytes(body[1:5], "big")
+        elif kind == _SIGNATURE and here and body[:1] == b"\x04" and body[1:2] and body[1] in _OF_ITSELF:
+            fields = dict(_fields(body))
+            signed, lasts = (
+                int.from_bytes(fields.get(_SIGNED, b""), "big"),
+                int.from_bytes(fields.get(_LASTS, b""), "big"),
+            )
+            # One of the key alone may name who may revoke it, and leaves its end to the others.
+            tells = body[1] != _ALONE or _LASTS in fields
+            if tells and _is_by(here, fields) and signed >= ends.get(here, (0, None))[0]:
+                ends[here] = signed, made + lasts if lasts else None
+    return {key: end for key, (_signed, end) in ends.items() if end is not None and end <= now}
+
+
+def _is_by(key: str, fields: dict[int, bytes]) -> bool:
+    """Whether a signature is by this key, as far as it says by whom it is."""
+    if _BY_FINGERPRINT in fields:
+        return fields[_BY_FINGERPRINT][1:].hex().upper() == key
+    return _BY in fields and key.endswith(fields[_BY].hex().upper())
+
+
+def _fields(signature: bytes) -> Iterator[tuple[int, bytes]]:
+    """The subpackets of a signature of version 4, those that are hashed and the others (RFC 9580, 5.2.3.7)."""
+    at = 4
+    for _part in range(2):
+        end = at + 2 + int.from_bytes(_need(signature, at, 2), "big")
+        at += 2
+        while at < end:
+            length, at = _new_length(signature, at) if signature[at] != 255 else (0, end)
+            if length:
+                field = _need(signature, at, length)
+                yield field[0] & 0x7F, field[1:]
+            at += length
+        at = end
 
 
 def keyring(data: bytes) -> bytes:
