@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -30,6 +32,14 @@ _FABRIC_OF_HOST = (
     "in this virtual machine there is nothing to start: on its host run nvidia-fabricmanager in the mode of virtual "
     "machines (FABRIC_MODE 1, of vGPU 2), and activate the partition of this guest's cards before it starts"
 )
+# Who has a virtual machine alone opens no case (github QubesOS/qubes-issues, issue 8783; NVIDIA/kubevirt-gpu-device-plugin, issue 2).
+_OF_HOST = "power this virtual machine off and on; where it comes again see on its host to the {} and the host's log"
+_CARD_OF_HOST = _OF_HOST.format("card") + (
+    ", to the room for the card's addresses (above 4G decoding, resizable BAR, 64-bit MMIO of the hypervisor), and hide the "
+    "hypervisor (kvm hidden) from a driver before 465 with a GeForce"
+)
+_OTHERS_OF_HOST = {"kernel.disk": _OF_HOST.format("disk"), "kernel.network": _OF_HOST.format("network adapter")}
+_OPENS_A_CASE = re.compile(r"\b(?:re)?seat(?:ing)?\b|\briser\b|every power connector|all power cables")
 _GIVE_CARDS = (
     "start it with its cards: docker run --gpus all, podman run --device nvidia.com/gpu=all, in Kubernetes the limit "
     "nvidia.com/gpu"
@@ -78,13 +88,30 @@ def beside(facts: Facts) -> list[Check]:
 
 
 def addressed(facts: Facts, found: Sequence[Check]) -> list[Check]:
-    """The checks of the driver and the fabric, with the remedy addressed to whose they are."""
+    """The checks of the driver, the cards and the fabric, with the remedy addressed to whose they are."""
+    found = of_guest(facts, found)
     if hosts.kind_of(facts) == "vm" and not facts["pci"]["nvswitches"] and not facts["pci"]["nvlink5"]:
         found = [_of_host(check, "fabric.", _FABRIC_OF_HOST) for check in found]
     kind = "container" if _in_container(facts) else "vgpu" if hosts.from_facts(facts).vgpu else None
     if kind is None:
         return list(found)
     return [_of_host(check, ("driver.", "fabricmanager"), _ELSEWHERE[kind]) for check in found]
+
+
+def of_guest(facts: Facts, found: Sequence[Check]) -> list[Check]:
+    """The checks as they are told in a virtual machine, which has no case: its host has."""
+    if hosts.kind_of(facts) != "vm":
+        return list(found)
+    return [_of_guest(check) for check in found]
+
+
+def _of_guest(check: Check) -> Check:
+    """A check whose remedy ends where its words would open a case; what goes before them holds in a guest too."""
+    steps = (check["remedy"] or "").split("; ")
+    kept = list(itertools.takewhile(lambda step: not _OPENS_A_CASE.search(step), steps))
+    if kept == steps:
+        return check
+    return {**check, "remedy": "; ".join([*kept, _OTHERS_OF_HOST.get(check["id"], _CARD_OF_HOST)])}
 
 
 def _of_host(check: Check, ids: str | tuple[str, ...], remedy: str) -> Check:

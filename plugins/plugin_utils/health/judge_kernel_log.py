@@ -41,8 +41,10 @@ def judge(answer: Answer, rules: Rules, facts: Facts | None = None) -> list[Chec
     of the machine beside it.
     """
     found = _judge(answer, rules)
-    virtual = facts is not None and hosts.from_facts(facts).vgpu
-    return [_of_virtual_card(check, rules) for check in found] if virtual else found
+    if facts is None:
+        return found
+    found = judge_hosts.of_guest(facts, found)
+    return [_of_virtual_card(check, rules) for check in found] if hosts.from_facts(facts).vgpu else found
 
 
 def _of_virtual_card(check: Check, rules: Rules) -> Check:

@@ -415,6 +415,24 @@ def test_a_module_that_no_list_names_is_there_and_needs_no_build(facts: Any) -> 
         assert (path in check["reason"], check["remedy"].startswith("depmod -a ")) == (True, True)
 
 
+@pytest.mark.parametrize(
+    ("lost", "opens"),
+    [
+        ("Unable to determine the device handle for GPU 0000:02:01.0: Unknown Error", "reseat"),
+        ("Unable to determine the device handle for GPU 0000:02:01.0: GPU is lost.", "check seating"),
+    ],
+)
+@pytest.mark.parametrize(("kind", "opened"), [("vm", False), ("bare", True)])
+def test_nobody_opens_the_case_of_a_virtual_machine(facts: Any, kind: str, opened: bool, lost: str, opens: str) -> None:
+    changes: Any = {"environment": {"kind": kind, "detail": "kvm"}}
+    (check,) = found(facts, "smi.runs", smi={"rc": 255, "error": lost, "data": None}, **changes)
+    assert (check["status"], opens in check["remedy"], "on its host" in check["remedy"]) == (
+        "fail",
+        opened,
+        not opened,
+    )
+
+
 @pytest.mark.parametrize(("headers", "words"), [([], "installs its headers and builds"), (["next"], "which builds")])
 def test_headers_that_are_there_are_not_installed_again(facts: Any, headers: list[str], words: str) -> None:
     kernel: Any = {"loaded": {}, "available": {}, "headers": [facts["kernel"]["next"] for _each in headers]}

@@ -23,6 +23,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.measure import (
 from ansible_collections.gpuwright.node.plugins.plugin_utils import gate
 from ansible_collections.gpuwright.node.plugins.plugin_utils.health import judge_kernel_log
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
+from tests.unit.plan import nodes
 from tests.unit.quick import quickly
 
 from .conftest import log_answer
@@ -849,6 +850,37 @@ def test_cards_for_virtual_machines_are_no_fault_where_the_driver_has_others() -
     [check] = bad(kept, other, "NVRM: No NVIDIA devices probed.")
     assert "nouveau" in str(check["reason"])
     assert bad("NVRM: No NVIDIA devices probed.") == []
+
+
+@pytest.mark.parametrize(
+    ("line", "kept", "host", "opened"),
+    [
+        (
+            "NVRM: Xid (PCI:0000:00:06): 79, pid=1, name=x, GPU has fallen off the bus.",
+            *("reboot, with the power off", "to the card and", "another slot"),
+        ),
+        (
+            "NVRM: GPU 0000:00:06.0: RmInitAdapter failed! (0x26:0xffff:1290)",
+            *("the open kernel modules", "to the card and", "reseat the card"),
+        ),
+        (
+            "NVRM: GPU 0000:00:06.0: GPU does not have the necessary power cables connected.",
+            *("", "to the card and", "every power connector"),
+        ),
+        ("nvme nvme4: Disabling device after reset failure: -19", "", "to the disk and", "reseat the disk"),
+        (
+            "mlx5_core 0000:5f:00.0: wait_func:1137:(pid 1): ENABLE_HCA(0x104) timeout. Will cause a leak of a command resource",
+            *("the firmware of the adapter", "to the network adapter and", "reseat it"),
+        ),
+    ],
+)
+def test_the_case_of_a_virtual_machine_is_its_hosts_to_open(line: str, kept: str, host: str, opened: str) -> None:
+    answer: Any = log_answer(**kernel_log.events([line]), **kernel_faults.faults([line]))
+    guest: Any = nodes.bare(environment={"kind": "vm", "detail": "xen"})
+    for facts, has, lacks in ((guest, host, opened), (nodes.bare(), opened, host)):
+        [check] = [check for check in judge_kernel_log.judge(answer, load_rules(), facts) if check["status"] == "fail"]
+        assert kept in str(check["remedy"])
+        assert (has in str(check["remedy"]), lacks in str(check["remedy"])) == (True, False)
 
 
 def test_a_card_without_addresses_has_a_remedy_in_a_virtual_machine_too() -> None:
