@@ -162,7 +162,7 @@ def test_a_bit_that_sticks_is_found_and_told_with_its_word(library: Library) -> 
 
 @pytest.mark.parametrize("program", ["compute_fma", "compute_mma"])
 def test_a_wrong_result_is_found(library: Library, program: str) -> None:
-    found = judged(library(f"wrong {program}"))
+    found = judged(library(f"wrong {program}"), order(2.0))
     assert statuses(found) == {"load.runs": "pass", "load.memory": "pass", "load.compute": "fail"}
     assert "thread 0x0: expected" in str(found["load.compute"]["evidence"])
 
