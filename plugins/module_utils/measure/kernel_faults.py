@@ -144,6 +144,8 @@ _PATTERNS: Tuple[Tuple[str, str], ...] = (
     ("module_refused", r"Loading of unsigned module is rejected"),
     ("module_refused", r"Lockdown: \S{1,16}: unsigned module loading is restricted"),
     ("uvm_fatal", r"nvidia-uvm: .{0,200}Encountered a global fatal error"),
+    # As it is called after an assertion or a check that failed; the driver's other words of this kind come with an Xid or have a row.
+    ("reset_required", r"NVRM: .{0,200}\[NV_ERR_RESET_REQUIRED\]"),
     ("peermem_context", r"nvidia-peermem \S{1,60} ERROR detected invalid context"),
     ("kernel_oops", r"(?:RIP: [0-9a-f]{4}:|pc : )\S{1,160} \[(nvidia[\w-]{0,24}|nvgpu)\]"),
     ("display_refused", r"WARNING: .{0,80}\bdrm_open_helper\+0x"),
@@ -199,7 +201,7 @@ _OF_MODULE = frozenset(
         *("needs_proprietary_modules", "only_data_centre", "card_firmware", "firmware_stuck", "other_kernel"),
         *("virtual_with_open", "other_firmware", "vbios", "firmware_not_started", "power_cables", "registers_taken"),
         *("no_interrupt", "resized", "two_modules", "module_blocked", "all_passed_through"),
-        *("engine_missing", "module_not_loaded", "symbol_missing"),
+        *("engine_missing", "module_not_loaded", "symbol_missing", "reset_required"),
     )
 )
 _ANSWERED = re.compile(r"nfs: server (\S{1,255}) OK")

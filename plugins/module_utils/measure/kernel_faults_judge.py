@@ -51,11 +51,13 @@ class _Row(Meaning):
 
 class Row(_Row, total=False):
     """A row of compat/kernel_faults.yaml. ``explains``: what follows from it: the names of faults, ``init``, a card that could not be
-    started, and numbers (``xid 31``). ``beside``: the number without which it is none.
+    started, and numbers (``xid 31``). ``beside``: the number without which it is none; ``without``: numbers
+    that say more of it.
     """
 
     explains: Sequence[str]
     beside: str
+    without: Sequence[str]
 
 
 class _Group(NamedTuple):
@@ -91,13 +93,17 @@ def judge(answer: Answer, rows: Sequence[Row], earlier: Mapping[Key, Sequence[in
 
 
 def without_what_follows(answer: Answer, rows: Sequence[Row]) -> Answer:
-    """The answer without what follows from another fault of it, which alone has the right remedy, and without what is a fault only
-    beside a number that did not come. What names no card is of each.
+    """The answer without what follows from another fault of it, which alone has the right remedy, without what is a fault only beside a
+    number that did not come, and without what one that came says better. What names no card is of each.
     """
     causes = {row["name"]: row.get("explains", ()) for row in rows}
     explained = {(each, fault["subject"]) for fault in answer["faults"] for each in causes.get(fault["name"], ())}
     numbers = {_name(event) for event in answer["events"]}
-    alone = {row["name"] for row in rows if row.get("beside", "") not in {"", *numbers}}
+    left_out = {
+        row["name"]
+        for row in rows
+        if row.get("beside", "") not in {"", *numbers} or not numbers.isdisjoint(row.get("without", ()))
+    }
 
     def follows(name: str, place: str) -> bool:
         return any(each == name and ("" in (place, of) or of == place) for each, of in explained)
@@ -107,7 +113,7 @@ def without_what_follows(answer: Answer, rows: Sequence[Row]) -> Answer:
         "faults": [
             fault
             for fault in answer["faults"]
-            if fault["name"] not in alone and not follows(fault["name"], fault["subject"])
+            if fault["name"] not in left_out and not follows(fault["name"], fault["subject"])
         ],
         "events": [event for event in answer["events"] if not follows(_name(event), event["bus_id"])],
     }

@@ -56,6 +56,8 @@ HARMLESS = [
     LOADED,
     "nvidia 0000:3b:00.0: enabling device (0140 -> 0142)",
     "nvidia 0000:3b:00.0: vgaarb: VGA decodes changed: olddecodes=io+mem,decodes=none:owns=none",
+    # A check that names the word, and did not find it: src/nvidia.
+    "NVRM: nvAssertFailedNoLog: Assertion failed: (status == NV_OK) || (status == NV_ERR_RESET_REQUIRED) @ rs_client.c:844",
     # A warning of the kernel has a trace, and is no fault of it: kernel/panic.c.
     "WARNING: CPU: 5 PID: 812 at /var/lib/dkms/nvidia/535.183.01/build/nvidia/nv.c:3900 nvidia_close+0x1/0x2 [nvidia]",
     "RIP: 0010:nvidia_close+0x1f/0x40 [nvidia]",
@@ -372,6 +374,14 @@ FAULTS: list[tuple[str, str, str, str, str]] = [
     (
         "nvidia-uvm: uvm_global.c:432 uvm_global_set_fatal_error_impl[pid:77] Encountered a global fatal error: NV_ERR_RC_ERROR",
         *("kernel.module", "critical", "reboot", "nvidia-uvm"),
+    ),
+    (
+        "NVRM: nvAssertOkFailedNoLog: Assertion failed: Reset required [NV_ERR_RESET_REQUIRED] (0x62) returned from status @ a.c:1",
+        *("kernel.module", "critical", "reset_gpu", "until it is reset"),
+    ),
+    (
+        "NVRM: GPU0 nvCheckOkFailedNoLog: Check failed: Reset required [NV_ERR_RESET_REQUIRED] (0x00000062) returned from x @ a.c:1",
+        *("kernel.module", "critical", "reset_gpu", "until it is reset"),
     ),
     (
         "nvidia-peermem nv_get_p2p_free_callback:127 ERROR detected invalid context, skipping further processing",
@@ -833,6 +843,17 @@ def test_a_slot_whose_card_was_pulled_out_is_told_where_a_card_of_ours_is_lost()
     assert bad(down) == []
     [off, slot] = bad(down, lost)
     assert (off["id"], slot["id"], "pciehp" in str(slot["reason"])) == ("kernel.xid", "kernel.aer", True)
+
+
+def test_a_card_that_waits_for_its_reset_is_told_where_no_number_says_it_better() -> None:
+    waits = "NVRM: nvCheckOkFailedNoLog: Check failed: Reset required [NV_ERR_RESET_REQUIRED] (0x00000062) returned from x @ a.c:1"
+    page = "NVRM: Xid (PCI:0000:3b:00): 31, pid=7, name=python3, Ch 00000008, MMU Fault: ENGINE GRAPHICS"
+    halted = "NVRM: Xid (PCI:0000:3b:00): 62, 2027(0x7eb) 00000000 00000000"
+    not_started = "NVRM: GPU 0000:3b:00.0: RmInitAdapter failed! (0x62:0x55:2130)"
+    assert [check["id"] for check in bad(page, waits)] == ["kernel.xid", "kernel.module"]
+    assert [check["id"] for check in bad(halted, waits)] == ["kernel.xid"]
+    [alone] = bad(waits, not_started)
+    assert "until it is reset" in str(alone["reason"])
 
 
 def test_libraries_of_another_version_explain_that_the_firmware_of_the_module_is_gone() -> None:
