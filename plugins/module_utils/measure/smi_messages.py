@@ -263,18 +263,21 @@ _NOT_STARTED: Tuple[Tuple[str, Trouble], ...] = (
     ("not installed", NOT_INSTALLED),
 )
 _SIGNALS = range(1, 65)
+# "Unable to determine the device handle for GPU 0000:43:00.0: Unknown Error", and "GPU0000:43:00.0" of other drivers.
+_CARD = re.compile(r"(?<![0-9A-Fa-f])[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]\b")
 # Characters at either end of a text that are searched; a sentence of nvidia-smi's has some hundred.
 _SEARCHED = 10_000
 
 
 def from_text(text: str) -> Optional[Trouble]:
-    """The trouble that a sentence of nvidia-smi tells of; ``None`` when it tells of none that is known."""
+    """The trouble that a sentence of nvidia-smi tells of, with the cards that it names; ``None`` when it tells of none that is known."""
     flat = smi.plain(text if len(text) <= 2 * _SEARCHED else text[:_SEARCHED] + "\n" + text[-_SEARCHED:])
     if not flat:
         return None
     for pattern, trouble in _SENTENCES:
         if re.search(pattern, flat, re.IGNORECASE):
-            return trouble
+            places = list(dict.fromkeys(_CARD.findall(flat)))
+            return trouble._replace(cause=f"{trouble.cause}: {', '.join(places)}") if places else trouble
     return None
 
 

@@ -749,6 +749,27 @@ def test_every_way_of_not_answering_is_explained(rc: int | None, text: str, stat
 
 
 @pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            "Unable to determine the device handle for GPU 0000:43:00.0: Unknown Error",
+            "answer the driver: 0000:43:00.0",
+        ),
+        ("Unable to detect the device handle for GPU0000:B1:00.0: Unknown Error", "answer the driver: 0000:B1:00.0"),
+        ("WARNING: infoROM is corrupted at gpu 0000:3B:00.0\n" * 2, "is corrupted: 0000:3B:00.0"),
+        (
+            "GPU 00000000:02:00.0: GPU is lost\nGPU 00000000:03:00.0: GPU is lost",
+            "bus: 00000000:02:00.0, 00000000:03:00.0",
+        ),
+        ("Unable to determine the device handle at 10:43:00.0", "does not answer the driver"),
+    ],
+)
+def test_the_cards_that_a_sentence_names_are_told(text: str, told: str) -> None:
+    _data, check = smi_messages.read_answer(255, text)
+    assert str(check["reason"]).endswith(told)
+
+
+@pytest.mark.parametrize(
     ("error", "status", "told"),
     [
         ("/usr/bin/nvidia-smi could not be run: Permission denied", "incomplete", "may not be executed"),
