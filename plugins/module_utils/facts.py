@@ -458,6 +458,10 @@ class CardClocks(TypedDict):
     """Clock of the multiprocessors that applications ask for (MHz)"""
     application_memory_mhz: int | None
     """Clock of the memory that applications ask for (MHz)"""
+    default_sm_mhz: int | None
+    """That clock of the multiprocessors as the card has it by default (MHz)"""
+    default_memory_mhz: int | None
+    """That clock of the memory as the card has it by default (MHz)"""
 
 
 class CardPcie(TypedDict):

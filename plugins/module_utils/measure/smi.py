@@ -376,6 +376,8 @@ _VALUES: Tuple[Tuple[str, str, Tuple[str, ...]], ...] = (
     ("clocks.memory_max_mhz", "integer", ("max_clocks/mem_clock",)),
     ("clocks.application_sm_mhz", "integer", ("applications_clocks/graphics_clock",)),
     ("clocks.application_memory_mhz", "integer", ("applications_clocks/mem_clock",)),
+    ("clocks.default_sm_mhz", "integer", ("default_applications_clocks/graphics_clock",)),
+    ("clocks.default_memory_mhz", "integer", ("default_applications_clocks/mem_clock",)),
     ("fabric.state", "text", ("fabric/state",)),
     ("fabric.status", "words", (_STATUS,)),
     # The summary came last: 575.51 has only what it sums up.

@@ -1174,6 +1174,16 @@ def _judge_licence(gpu: Card, _expected: Expected) -> List[Check]:
     ]
 
 
+def _left_low(gpu: Card) -> Optional[Tuple[int, int, str]]:
+    """An application clock that is lower than the default one, that, and of what: jobs leave them (github IBM/CAST, issue 164)."""
+    clocks = gpu["clocks"]
+    pairs = (
+        (clocks["application_sm_mhz"], clocks["default_sm_mhz"], "multiprocessors"),
+        (clocks["application_memory_mhz"], clocks["default_memory_mhz"], "memory"),
+    )
+    return next(((now, usual, of) for now, usual, of in pairs if now and usual and now < usual), None)
+
+
 def computing(gpu: Card) -> List[Process]:
     """The processes that make a card busy: those that compute. Those of the desktop (type G) do not."""
     return [process for process in gpu["processes"] if process.get("type") != "G"]
@@ -1187,7 +1197,24 @@ _HELD_BOARD = (
 
 
 def _judge_set_clocks(gpu: Card, expected: Expected) -> List[Check]:
-    """A card that works runs at its clocks, unless something slows it: what is left are clocks that somebody set (-lgc, -ac)."""
+    """Nobody left a card slower than it is by default (-ac), or than it can be (-lgc). The latter shows where a card
+    works that nothing else slows.
+    """
+    left = _left_low(gpu)
+    if left and not expected.get("clocks_set"):
+        return [
+            checks.failed(
+                "gpu.clocks",
+                "warning",
+                gpu=label(gpu),
+                measured=left[0],
+                expected=left[1],
+                unit="MHz",
+                reason=f"the application clocks are below the default ones: {left[0]} of {left[1]} MHz ({left[2]})",
+                action="configure",
+                remedy=f"'nvidia-smi -i {gpu.get('index')} -rac' takes them back; where they are wished, say so (gpu_settings_cards)",
+            )
+        ]
     now, most, slowed = gpu["clocks"]["sm_mhz"], gpu["clocks"]["sm_max_mhz"], gpu["throttle"]
     # A board that tells no limit, as that of a GB10, works by what it says of its use alone.
     limit = gpu["power_limit_w"]

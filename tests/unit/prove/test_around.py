@@ -384,6 +384,37 @@ def test_clocks_that_somebody_set_are_told_of_a_card_at_work(
     assert not [check for check in wished if check["id"] == "gpu.clocks"]
 
 
+@pytest.mark.parametrize(
+    ("now", "usual", "told"),
+    [
+        ((1_095, 2_619), (1_980, 2_619), "1095 of 1980 MHz (multiprocessors)"),
+        ((1_980, 1_593), (1_980, 2_619), "1593 of 2619 MHz (memory)"),
+        ((1_980, 2_619), (1_980, 2_619), None),
+        ((1_980, 2_619), (1_755, 2_619), None),  # set higher
+        ((None, None), (1_980, 2_619), None),
+        ((1_095, 2_619), (None, None), None),
+    ],
+)
+def test_application_clocks_below_the_default_ones_are_told_of_a_card_at_rest_too(
+    facts: Any, now: Any, usual: Any, told: str | None
+) -> None:
+    (card,) = facts["smi"]["data"]["gpus"]
+    clocks = dict(
+        zip(
+            ("application_sm_mhz", "application_memory_mhz", "default_sm_mhz", "default_memory_mhz"),
+            now + usual,
+            strict=True,
+        )
+    )
+    left: Any = {**card, "clocks": {**card["clocks"], **clocks}}
+    warned = found(facts, "gpu.clocks", smi={"data": {"gpus": [left]}})
+    assert [(check["status"], told in check["reason"], "-rac" in check["remedy"]) for check in warned] == (
+        [("warn", True, True)] if told else []
+    )
+    wished = smi_judge.judge_gpu(left, gpu_settings._proven({"application_clocks": [2619, 1095]}))
+    assert not [check for check in wished if check["id"] == "gpu.clocks"]
+
+
 def test_a_board_that_tells_no_limit_of_power_is_judged_by_its_use_and_may_be_held_low(facts: Any) -> None:
     (card,) = facts["smi"]["data"]["gpus"]
     works: Any = {**card, "performance_state": "P0", "utilization_percent": 96, "throttle": [], "power_limit_w": None}
