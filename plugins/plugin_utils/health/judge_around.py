@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, numeric_version
+from ansible_collections.gpuwright.node.plugins.module_utils.observe import own_units
 
 from ..components.view import View
 
@@ -35,10 +36,31 @@ _UVM_REMEDY = (
     "/etc/modules-load.d/nvidia-uvm.conf"
 )
 
+#: Units for the cards that no other check is about. Of gpuwright's own those of a boot, which neither a timer nor a socket starts.
+_UNITS = (
+    "nvidia-persistenced.service",
+    "nvidia-imex.service",
+    *(
+        unit
+        for unit in own_units.UNITS
+        if unit.endswith(".service")
+        and not {unit.replace(".service", kind) for kind in (".timer", ".socket")} & set(own_units.UNITS)
+    ),
+)
+#: How a unit's file stands that something starts: static ones are started by udev or another unit.
+_STARTED = ("enabled", "enabled-runtime", "static", "indirect", "generated", "linked")
+#: Why a unit fails where the driver is well. Packages from 560 on make no user for the daemon (github ComputeCanada/puppet-magic_castle,
+#: pull request 383); IMEX ends without its nodes.
+_WHY_FAILED = {
+    "nvidia-persistenced.service": "where its journal has no user nvidia-persistenced: make it (sudo useradd --system --no-create-home "
+    "--shell /usr/sbin/nologin nvidia-persistenced), or take --user out of a unit of your own",
+    "nvidia-imex.service": "where its journal tells of its nodes: write their addresses into /etc/nvidia-imex/nodes_config.cfg",
+}
+
 
 def judge_cards(view: View) -> list[Check]:
     """What is around the cards of this machine."""
-    return [_library(view), _nodes(view), *_compiler(view), *_peers(view), *_held_memory(view)]
+    return [_library(view), _nodes(view), _units(view), *_compiler(view), *_peers(view), *_held_memory(view)]
 
 
 # What programs left
@@ -71,6 +93,31 @@ def _held_memory(view: View) -> Iterator[Check]:
             remedy="sudo fuser -v /dev/nvidia* names what has it open: end these programs (kill -9 PID), or restart the containers and "
             "services that they are of; where none is left reset the card, or reboot",
         )
+
+
+# What runs beside it
+
+
+def _units(view: View) -> Check:
+    """No unit that starts at boot for the cards has failed."""
+    name, services = "driver.units", view.get("services")
+    if not services:
+        return checks.skipped(name, view.why_unknown("services") or "no unit of systemd is known here")
+    failed = [
+        unit
+        for unit in _UNITS
+        if unit in services and services[unit]["active"] == "failed" and services[unit]["enabled"] in _STARTED
+    ]
+    why = "; ".join(_WHY_FAILED[unit] for unit in failed if unit in _WHY_FAILED)
+    return checks.judged(
+        name,
+        not failed,
+        "warning",
+        measured=failed,
+        reason=f"{', '.join(failed)} failed" if failed else None,
+        action="configure",
+        remedy=f"systemctl status {' '.join(failed)} says why{f'; {why}' if why else ''}; then sudo systemctl restart {' '.join(failed)}",
+    )
 
 
 # What programs find

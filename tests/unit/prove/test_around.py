@@ -415,6 +415,33 @@ def test_application_clocks_below_the_default_ones_are_told_of_a_card_at_rest_to
     assert not [check for check in wished if check["id"] == "gpu.clocks"]
 
 
+@pytest.mark.parametrize(
+    ("state", "status"),
+    [
+        ({"active": "failed", "enabled": "enabled"}, "warn"),
+        ({"active": "failed", "enabled": "static"}, "warn"),
+        ({"active": "failed", "enabled": "disabled"}, "pass"),
+        ({"active": "inactive", "enabled": "enabled"}, "pass"),
+        ({"active": "active", "enabled": "enabled"}, "pass"),
+    ],
+)
+def test_a_unit_for_the_cards_that_failed_is_told(whole: Any, state: Any, status: str) -> None:
+    (check,) = found(whole, "driver.units", services={"nvidia-persistenced.service": state})
+    assert check["status"] == status
+    if status == "warn":
+        assert "nvidia-persistenced.service failed" in check["reason"]
+        assert "systemctl status nvidia-persistenced.service says why; where its journal has no user" in check["remedy"]
+
+
+def test_a_unit_without_a_known_reason_and_services_that_are_not_seen(whole: Any) -> None:
+    failed = {"active": "failed", "enabled": "enabled"}
+    (check,) = found(whole, "driver.units", services={"gpuwright-mig.service": failed})
+    assert check["remedy"].startswith("systemctl status gpuwright-mig.service says why; then sudo systemctl restart")
+    whole["services"] = {}
+    (check,) = found(whole, "driver.units", unknown={"services": "systemd does not run here"})
+    assert (check["status"], check["reason"]) == ("skip", "systemd does not run here")
+
+
 def test_a_board_that_tells_no_limit_of_power_is_judged_by_its_use_and_may_be_held_low(facts: Any) -> None:
     (card,) = facts["smi"]["data"]["gpus"]
     works: Any = {**card, "performance_state": "P0", "utilization_percent": 96, "throttle": [], "power_limit_w": None}
