@@ -99,10 +99,13 @@ _NO_CARD = {
     "hybrid or discrete graphics there, or 'prime-select on-demand'; lspci -nn | grep 10de shows whether it is back",
     True: "the hypervisor or cloud gives this machine no card: choose a type with one, or pass it through, then power it off and on",
 }
-# Packages that have everything but their own last script, which builds those of modules, and what waits for them.
 _DATABASE = "rpm's database does not answer"
 _REBUILD = "copy /var/lib/rpm, then sudo rpm --rebuilddb; look for a full disk and for errors of it first, which are what damages it"
-_HALF = re.compile(r"packages left unfinished: half-configured: ([^;]+)(?:; unpacked: [^;]+)?\Z")
+_UNFINISHED = re.compile(r"packages left unfinished: (.+)\Z")
+# "nvidia-firmware-535-server-535.54.03", and how packages of the driver's flavours are called beside it (nvidia-dkms-535-server-open).
+# Each flavour's firmware has the same files (github canonical/nvidia-graphics-drivers, pull request 59).
+_FIRMWARE = re.compile(r"nvidia-firmware-(\d+)(-server)?-\d+\.\S+\Z")
+_OF_FLAVOUR = re.compile(r"\bnvidia-(?:driver|dkms|kernel-common|kernel-source|firmware)-(\d+)(-server)?")
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -434,9 +437,7 @@ def judge_packages(view: View) -> list[Check]:
                 evidence=view.get("packages.interrupted_detail"),
                 reason=_cut_off(view) if interrupted else None,
                 action="install",
-                remedy=_REBUILD
-                if _is_damaged(view)
-                else f"{UP}, which repairs it first (as 'dpkg --configure -a' does)",
+                remedy=_mend(view),
             )
         )
     result.append(
@@ -453,14 +454,43 @@ def judge_packages(view: View) -> list[Check]:
     return result
 
 
+def _mend(view: View) -> str:
+    if _is_damaged(view):
+        return _REBUILD
+    in_the_way = _of_another_flavour(view)
+    if in_the_way:
+        return f"sudo dpkg --remove --force-depends {' '.join(in_the_way)}, then sudo apt-get --fix-broken install"
+    return f"{UP}, which repairs it first (as 'dpkg --configure -a' does)"
+
+
 def _is_damaged(view: View) -> bool:
     """Whether rpm cannot read its own database, as it says itself (module_utils/observe/rpm.py)."""
     return str(view.get("packages.interrupted_detail") or "").startswith(_DATABASE)
 
 
 def _cut_off(view: View) -> str:
-    """That an installation was cut off; of packages that only were not configured, which ones: a build may be why."""
+    """That an installation was cut off, which packages it left, and what stands in their way."""
     if _is_damaged(view):
         return "rpm's database of the installed packages cannot be read: nothing can be installed or removed"
-    named = _HALF.match(str(view.get("packages.interrupted_detail") or ""))
-    return "an installation of packages was cut off" + (f" (half-configured: {named[1]})" if named else "")
+    named = _UNFINISHED.match(str(view.get("packages.interrupted_detail") or ""))
+    in_the_way = _of_another_flavour(view)
+    return (
+        "an installation of packages was cut off"
+        + (f" ({named[1]})" if named else "")
+        + (
+            f": {', '.join(in_the_way)}, of the driver's other flavour, has the files of what is to be installed"
+            if in_the_way
+            else ""
+        )
+    )
+
+
+def _of_another_flavour(view: View) -> list[str]:
+    """Packages of firmware of the branch of those that were left unfinished, and of another flavour: dpkg writes over no file of theirs."""
+    found = _OF_FLAVOUR.findall(str(view.get("packages.interrupted_detail") or ""))
+    named = [(name, _FIRMWARE.match(name)) for name in view.get("packages.installed") or ()]
+    return [
+        name
+        for name, parts in named
+        if parts and any(branch == parts[1] and server != (parts[2] or "") for branch, server in found)
+    ]

@@ -524,16 +524,38 @@ def test_a_source_whose_key_is_not_there_is_named(facts: Facts, by_id: ById, cha
 @pytest.mark.parametrize(
     ("detail", "named"),
     [
-        ("packages left unfinished: half-configured: nvidia-kernel-dkms", True),
-        ("packages left unfinished: half-configured: nvidia-kernel-dkms; unpacked: nvidia-driver", True),
-        ("packages left unfinished: half-configured: nvidia-kernel-dkms; half-installed: nvidia-driver", False),
-        ("dpkg was interrupted: /var/lib/dpkg/updates holds 2 unfinished steps", False),
+        ("packages left unfinished: half-configured: nvidia-kernel-dkms", " (half-configured: nvidia-kernel-dkms)"),
+        ("packages left unfinished: half-configured: a; unpacked: b, c", " (half-configured: a; unpacked: b, c)"),
+        ("dpkg was interrupted: /var/lib/dpkg/updates holds 2 unfinished steps", "was cut off"),
     ],
 )
-def test_packages_that_only_were_not_configured_are_named(facts: Facts, by_id: ById, detail: str, named: bool) -> None:
+def test_packages_that_were_left_unfinished_are_named(facts: Facts, by_id: ById, detail: str, named: str) -> None:
     facts["packages"] |= {"interrupted": True, "interrupted_detail": detail}
     check = by_id(judge.judge(facts, STACK, {"count": 1}))["packages.interrupted"]
-    assert str(check["reason"]).endswith(" (half-configured: nvidia-kernel-dkms)") == named
+    assert str(check["reason"]).endswith(named)
+
+
+@pytest.mark.parametrize(
+    ("firmware", "unfinished", "told"),
+    [
+        ("nvidia-firmware-535-server-535.54.03", "nvidia-driver-535", True),
+        ("nvidia-firmware-535-535.54.03", "nvidia-kernel-common-535-server", True),
+        ("nvidia-firmware-535-535.54.03", "nvidia-dkms-535-server-open", True),
+        ("nvidia-firmware-535-535.54.03", "nvidia-dkms-535-open", False),
+        ("nvidia-firmware-535-server-535.54.03", "nvidia-driver-535-server", False),
+        ("nvidia-firmware-525-server-525.85.12", "nvidia-driver-535", False),
+    ],
+)
+def test_firmware_of_another_flavour_stands_in_the_way(
+    facts: Facts, by_id: ById, firmware: str, unfinished: str, *, told: bool
+) -> None:
+    facts["packages"] |= {
+        "interrupted": True,
+        "interrupted_detail": f"packages left unfinished: unpacked: {unfinished}",
+    }
+    facts["packages"]["installed"] = {firmware: "1"}
+    check = by_id(judge.judge(facts, STACK, {"count": 1}))["packages.interrupted"]
+    assert (firmware in str(check["reason"]), f"--force-depends {firmware}," in str(check["remedy"])) == (told, told)
 
 
 @pytest.mark.parametrize(
