@@ -795,8 +795,8 @@ class Modulefiles(TypedDict):
     """Those that are there"""
 
 
-class Cuda(TypedDict):
-    """CUDA toolkits and cuDNN."""
+class _Cuda(TypedDict):
+    """CUDA toolkits and cuDNN: keys that are always there."""
 
     toolkits: list[Toolkit]
     """CUDA toolkits, oldest first"""
@@ -810,6 +810,13 @@ class Cuda(TypedDict):
     """Archives of libraries that gpuwright put into toolkits"""
     modulefiles: Modulefiles
     """Modulefiles of CUDA, for Lmod and environment-modules"""
+
+
+class Cuda(_Cuda, total=False):
+    """CUDA toolkits and cuDNN."""
+
+    on_path: list[str]
+    """Files for all users that put a toolkit below /usr/local into PATH; absent where none does"""
 
 
 class DockerFlag(TypedDict):

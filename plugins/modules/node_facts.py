@@ -438,6 +438,11 @@ facts:
           returned: always
           type: list
           elements: dict
+        on_path:
+          description: "Files for all users that put a toolkit below /usr/local into PATH; absent where none does."
+          returned: where it applies
+          type: list
+          elements: str
         archives:
           description: "Archives of libraries that gpuwright put into toolkits."
           returned: always

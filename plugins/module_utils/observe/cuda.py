@@ -46,6 +46,9 @@ _MODULE_SYSTEMS = {
 #: it is made beside it ("staged").
 _STATES: Mapping[str, ToolkitState] = {"begun": "begun", "staged": "staged", "done": "done"}
 _OURS = "Written by gpuwright (role cuda)"
+# "export PATH=/usr/local/cuda/bin:$PATH"; what reads the directory from a variable is none that can be seen.
+_ON_PATH = re.compile(r"^[^#\n]*\bPATH=[^#\n]*/usr/local/cuda[\w.-]*/bin", re.MULTILINE)
+_MOST_FILES = 20
 _CUDNN_PACKAGE = re.compile(r"^libcudnn(\d+)(?:-cuda-(\d+))?$")
 
 
@@ -222,9 +225,15 @@ def modulefiles(host: Host) -> Modulefiles:
     }
 
 
+def on_path(host: Host) -> list[str]:
+    """The files of every login that put a toolkit below /usr/local into PATH."""
+    paths = ["/etc/environment", "/etc/profile", "/etc/bash.bashrc", "/etc/bashrc", *host.glob("/etc/profile.d/*.sh")]
+    return [path for path in paths if _ON_PATH.search(host.read(path) or "")][:_MOST_FILES]
+
+
 def observe(host: Host) -> Cuda:
     """The part `cuda`."""
-    return {
+    seen: Cuda = {
         "toolkits": toolkits(host),
         "cudnn": cudnn(host),
         "default": default(host),
@@ -232,3 +241,7 @@ def observe(host: Host) -> Cuda:
         "runfiles": runfiles(host),
         "archives": archives(host),
     }
+    leading = on_path(host)
+    if leading:
+        seen["on_path"] = leading
+    return seen

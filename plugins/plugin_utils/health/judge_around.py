@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import DeviceNode, FoundLibrary
 
+#: Where the toolkit of Debian and Ubuntu is; its nvcc is in /usr/bin (github 0xShug0/audio.cpp, pull request 72).
+_PACKAGED_TOOLKIT = "/usr/lib/cuda"
 #: Machines whose device nodes are their own driver's to make.
 _OWN_NODES = ("bare", "vm")
 # Own rules: a driver at rest takes less of a card.
@@ -121,6 +123,33 @@ def _units(view: View) -> Check:
 
 
 # What programs find
+
+
+def judge_toolkits(view: View) -> Iterator[Check]:
+    """The compiler that programs find first is NVIDIA's, where that is there beside the distribution's, which lies in /usr/bin."""
+    found = view.get("cuda.toolkits") or ()
+    packaged = next((each for each in found if each["path"] == _PACKAGED_TOOLKIT), None)
+    own = [each for each in found if each["path"].startswith("/usr/local/")]
+    if packaged is None or not own:
+        return
+    # They come by their versions.
+    newest = own[-1]
+    hidden = packaged["version"] != newest["version"] and not view.get("cuda.on_path")
+    link = "/usr/local/cuda" if view.get("cuda.default.kind") else newest["path"]
+    yield checks.judged(
+        "cuda.path",
+        not hidden,
+        "warning",
+        measured=packaged["version"],
+        expected=newest["version"],
+        reason=f"the distribution's CUDA {packaged['version']} (nvidia-cuda-toolkit, /usr/bin/nvcc) is found before {newest['version']} in "
+        f"{newest['path']}, and compiles the programs of whoever has no other PATH"
+        if hidden
+        else None,
+        action="configure",
+        remedy=f"sudo apt-get remove nvidia-cuda-toolkit; or put the other one first for all users: echo 'export PATH={link}/bin:$PATH' | "
+        "sudo tee /etc/profile.d/cuda.sh, and log in again",
+    )
 
 
 def _library(view: View) -> Check:

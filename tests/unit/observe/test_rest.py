@@ -174,6 +174,14 @@ def test_a_graphical_session_is_somebodys_and_a_login_screen_is_not(tree: Tree, 
     assert display.graphical_session(tree.host()) is said
 
 
+def test_files_that_put_a_toolkit_into_path_are_told(tree: Tree) -> None:
+    assert "on_path" not in cuda.observe(tree.host())
+    tree.file("/etc/environment", 'PATH="/usr/local/cuda-12.4/bin:/usr/bin"\n')
+    tree.file("/etc/profile.d/a.sh", "if true; then\n  export PATH=$PATH:/usr/local/cuda/bin\nfi\n")
+    tree.file("/etc/profile.d/b.sh", "# PATH=/usr/local/cuda/bin:$PATH\nexport LD_LIBRARY_PATH=/usr/local/cuda/lib64\n")
+    assert cuda.observe(tree.host())["on_path"] == ["/etc/environment", "/etc/profile.d/a.sh"]
+
+
 def test_toolkits_tell_their_version_and_an_empty_directory_is_none(tree: Tree) -> None:
     tree.file("/usr/local/cuda-12.8/version.json", json.dumps({"cuda": {"version": "12.8.1"}}))
     tree.file("/usr/local/cuda-10.2/version.txt", "CUDA Version 10.2.89\n")

@@ -442,6 +442,31 @@ def test_a_unit_without_a_known_reason_and_services_that_are_not_seen(whole: Any
     assert (check["status"], check["reason"]) == ("skip", "systemd does not run here")
 
 
+_PACKAGED = {"version": "11.5.1", "path": "/usr/lib/cuda"}
+_LOCAL = {"version": "12.4.1", "path": "/usr/local/cuda-12.4"}
+
+
+@pytest.mark.parametrize(
+    ("toolkits", "on_path", "status"),
+    [
+        ([_PACKAGED, _LOCAL], None, "warn"),
+        ([_PACKAGED, _LOCAL], ["/etc/profile.d/gpuwright-cuda.sh"], "pass"),
+        ([_PACKAGED, {**_LOCAL, "version": "11.5.1"}], None, "pass"),
+        ([_PACKAGED], None, None),
+        ([_LOCAL], None, None),
+    ],
+)
+def test_a_toolkit_of_the_distribution_in_front_of_nvidias_is_told(
+    facts: Any, toolkits: Any, on_path: Any, status: str | None
+) -> None:
+    cuda = {"toolkits": toolkits, **({"on_path": on_path} if on_path else {})}
+    told = found(facts, "cuda.path", cuda=cuda)
+    assert [check["status"] for check in told] == ([status] if status else [])
+    if status == "warn":
+        assert "11.5.1" in told[0]["reason"]
+        assert "12.4.1 in /usr/local/cuda-12.4," in told[0]["reason"]
+
+
 def test_a_board_that_tells_no_limit_of_power_is_judged_by_its_use_and_may_be_held_low(facts: Any) -> None:
     (card,) = facts["smi"]["data"]["gpus"]
     works: Any = {**card, "performance_state": "P0", "utilization_percent": 96, "throttle": [], "power_limit_w": None}
