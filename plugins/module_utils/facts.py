@@ -289,6 +289,8 @@ class Pci(_Pci, total=False):
 
     peers: Peers
     """What is between the cards; absent where there are no two"""
+    removed_by: list[str]
+    """Rules of udev that take NVIDIA's cards off the bus; absent where none does"""
 
 
 class Display(TypedDict):

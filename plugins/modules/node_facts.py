@@ -287,6 +287,11 @@ facts:
           returned: always
           type: list
           elements: str
+        removed_by:
+          description: "Rules of udev that take NVIDIA's cards off the bus; absent where none does."
+          returned: where it applies
+          type: list
+          elements: str
         vgpus:
           description: "Those of the cards that are virtual GPUs."
           returned: always

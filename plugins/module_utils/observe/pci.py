@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
@@ -28,6 +30,22 @@ _INFINIBAND = "0207"
 _ETHERNET = "0200"
 # Text in the VPD of the InfiniBand functions that manage an NVLink 5 fabric (HGX B200/B300 show no NVSwitch).
 _FABRIC_MARK = b"SW_MNG"
+
+# Where rules of udev are; the first of a name counts (udev(7)). One that takes cards off is written by a switch of hybrid graphics, beside
+# those of their audio and USB (github bayasdev/envycontrol, issue 54).
+_RULES = (
+    "/etc/udev/rules.d",
+    "/run/udev/rules.d",
+    "/usr/local/lib/udev/rules.d",
+    "/usr/lib/udev/rules.d",
+    "/lib/udev/rules.d",
+)
+_REMOVES = re.compile(
+    r'^(?=[^#\n]*ATTR\{vendor\}=="0x10de")(?=[^#\n]*ATTR\{remove\}="1")'
+    r'(?![^\n]*ATTR\{class\}=="0x0(?!3))[ \t]*[^#\n]',
+    re.MULTILINE,
+)
+_MOST_RULES = 20
 
 
 def bus_id(address: str) -> str:
@@ -110,6 +128,14 @@ def _class(host: Host, address: str) -> str:
     return (_number(host, _DEVICES + address + "/class") or "")[:4]
 
 
+def removed_by(host: Host) -> list[str]:
+    """The rules of udev that take NVIDIA's cards off the bus."""
+    rules: dict[str, str] = {}
+    for path in (path for place in _RULES for path in host.glob(place + "/*.rules")):
+        rules.setdefault(os.path.basename(path), path)
+    return [path for _name, path in sorted(rules.items()) if _REMOVES.search(host.read(path) or "")][:_MOST_RULES]
+
+
 def observe(host: Host) -> Pci:
     """The part `pci`. `reserved` are cards held for a virtual machine, not this system's to drive; `virtual_functions` counts
     the parts of a card that its own driver made for virtual machines (SR-IOV).
@@ -136,7 +162,8 @@ def observe(host: Host) -> Pci:
         device["name"] = titles.get((device["vendor"], device["device"]))
     # The fabric question is asked only where it can be answered with yes: reading a VPD takes long.
     nvlink5 = _nvlink5(host, found.get("port", [])) if gpus and not switches else False
-    return {
+    removing = removed_by(host)
+    seen: Pci = {
         "gpus": sorted(gpus, key=lambda gpu: gpu["bus_id"]),
         "nvswitches": switches,
         "other_gpus": others,
@@ -148,3 +175,6 @@ def observe(host: Host) -> Pci:
         # Mellanox's: InfiniBand, and Ethernet that may speak RoCE.
         "network_adapters": sorted(bus_id(address) for sort in ("port", "ethernet") for address in found.get(sort, ())),
     }
+    if removing:
+        seen["removed_by"] = removing
+    return seen

@@ -150,15 +150,18 @@ def _without_cards(view: View) -> Check:
         return checks.skipped(
             "gpu.on_bus", hosts.with_others(f"{lacking}, and none is expected", view.facts), measured=0
         )
-    held = hosts.from_facts(view.facts).reserved
+    found = hosts.from_facts(view.facts)
+    held, removed = found.reserved, found.removed_by
     alone = "a card is held for virtual machines (vfio-pci), and no other one is there for the driver that is installed"
     return checks.failed(
         "gpu.on_bus",
         "warning",
         measured=0,
         reason=hosts.with_others(alone if held else f"{lacking}, and a driver for one is installed", view.facts),
-        action="configure" if held else "check_hardware",
-        remedy=_GIVE_BACK if held else _NO_CARD[view.environment == "vm"],
+        action="configure" if held or removed else "check_hardware",
+        remedy=_GIVE_BACK
+        if held and not removed
+        else hosts.missing_remedy(view.facts, _NO_CARD[view.environment == "vm"]),
     )
 
 

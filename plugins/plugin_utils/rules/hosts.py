@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         Card,
         Driver,
         Facts,
+        Kernel,
         OtherGpu,
         Pci,
         PciGpu,
@@ -41,6 +42,7 @@ _OWN_KERNEL = (
 )
 # "5.15.167.4-microsoft-standard-WSL2" (github microsoft/WSL2-Linux-Kernel).
 _KERNEL_OF_WSL = re.compile(r"\d+(?:\.\d+){2,3}-microsoft-standard(?:-WSL2)?\Z")
+_MODPROBE = "/etc/modprobe.d/"
 _VENDORS = {"1002": "AMD", "8086": "Intel", "10de": "NVIDIA"}
 # A vGPU's name ends in its profile: GRID P40-24Q, NVIDIA A100-1-5C, GRID M60-1B4, NVIDIA H100L-1-12CME.
 _PROFILE = re.compile(r"-\d+[ABCQ](?:ME|\d)?$")
@@ -57,6 +59,7 @@ class Foreign:
     windows_driver is the number that WSL shows ("582.53"), wsl is 1 or 2 there. l4t is the release of a Jetson's Linux
     ("36.4.3"). vgpu: the cards are virtual; host_driver is the hypervisor's where that tells. reserved are cards that are
     held for virtual machines, others those of other vendors, both in words. hypervisor: cards are shared with machines.
+    removed_by: rules of udev that take cards off the bus.
     """
 
     windows_driver: str | None = None
@@ -67,6 +70,7 @@ class Foreign:
     reserved: tuple[str, ...] = ()
     others: tuple[str, ...] = ()
     hypervisor: bool = False
+    removed_by: tuple[str, ...] = ()
 
 
 def from_facts(facts: Facts) -> Foreign:
@@ -84,6 +88,7 @@ def from_facts(facts: Facts) -> Foreign:
         reserved=tuple(f"{named(entry)}, on {entry['driver']}" for entry in bus.get("reserved") or ()),
         others=tuple(named(entry) for entry in bus.get("other_gpus") or ()),
         hypervisor=bool(bus.get("virtual_functions")) or "nvidia_vgpu_vfio" in _part(_part(facts, "kernel"), "loaded"),
+        removed_by=tuple(bus.get("removed_by") or ()),
     )
 
 
@@ -160,6 +165,8 @@ def with_others(sentence: str, facts: Facts) -> str:
         words.append(f"held for virtual machines and left alone: {'; '.join(found.reserved)}")
     if found.others:
         words.append(f"nothing is set up for {'; '.join(found.others)}")
+    if found.removed_by:
+        words.append(f"a rule of udev takes NVIDIA's cards off the bus: {', '.join(found.removed_by)}")
     return "; ".join(words)
 
 
@@ -193,8 +200,20 @@ def _is_of_wsl(facts: Facts) -> bool:
 
 
 def missing_remedy(facts: Facts, else_: str) -> str:
-    """Return what to do about cards that are expected and not there: where some are held for virtual machines, to give these back."""
-    if not from_facts(facts).reserved:
+    """Return what to do about cards that are expected and not there: to take out what takes them off, or give those back that are held for
+    virtual machines.
+    """
+    found = from_facts(facts)
+    if found.removed_by:
+        kept = cast("Kernel", _part(facts, "kernel")).get("kept_out") or ()
+        files = " ".join(
+            (*found.removed_by, *dict.fromkeys(each["file"] for each in kept if each["file"].startswith(_MODPROBE)))
+        )
+        return (
+            f"sudo rm {files} (or, where EnvyControl is there, sudo envycontrol -s hybrid, whose mode of the integrated graphics writes "
+            "them), make the initramfs again (update-initramfs -u, or dracut --force), and reboot"
+        )
+    if not found.reserved:
         return else_
     return "correct gpuwright_gpus_expected, or give the cards that are held for virtual machines back to the host's driver"
 

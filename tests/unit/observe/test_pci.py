@@ -62,3 +62,26 @@ def test_a_system_without_pci_says_so(tree: Tree) -> None:
     host = tree.host()
     assert pci.observe(host)["gpus"] == []
     assert "pci" in host.unknown_facts
+
+
+_TAKES_OFF = 'ACTION=="add", SUBSYSTEM=="pci", ATTR{vendor}=="0x10de", ATTR{class}=="%s", ATTR{power/control}="auto", ATTR{remove}="1"\n'
+
+
+def test_rules_of_udev_that_take_cards_off_the_bus_are_told(tree: Tree) -> None:
+    assert "removed_by" not in pci.observe(tree.host())
+    tree.file("/lib/udev/rules.d/50-remove-nvidia.rules", "# Automatically generated\n\n" + _TAKES_OFF % "0x03[0-9]*")
+    tree.file("/etc/udev/rules.d/60-card.rules", 'ATTR{vendor}=="0x10de", ATTR{remove}="1"\n')
+    tree.file("/etc/udev/rules.d/70-audio.rules", _TAKES_OFF % "0x040300" + _TAKES_OFF % "0x0c0330")
+    tree.file("/etc/udev/rules.d/71-off.rules", "# " + _TAKES_OFF % "0x030000")
+    tree.file("/etc/udev/rules.d/72-amd.rules", (_TAKES_OFF % "0x030000").replace("10de", "1002"))
+    tree.file("/etc/udev/rules.d/80-nvidia-pm.rules", 'ATTR{vendor}=="0x10de", ATTR{power/control}="auto"\n')
+    assert pci.observe(tree.host())["removed_by"] == [
+        "/lib/udev/rules.d/50-remove-nvidia.rules",
+        "/etc/udev/rules.d/60-card.rules",
+    ]
+
+
+def test_a_rule_of_udev_that_another_of_its_name_replaces_is_none(tree: Tree) -> None:
+    tree.file("/lib/udev/rules.d/50-remove-nvidia.rules", _TAKES_OFF % "0x03[0-9]*")
+    tree.file("/etc/udev/rules.d/50-remove-nvidia.rules", "")
+    assert "removed_by" not in pci.observe(tree.host())

@@ -457,6 +457,23 @@ def test_a_driver_without_a_card_is_told(
     assert by_id(judge.judge(put(seen, "driver.owner", "none")))["gpu.on_bus"]["status"] == "skip"
 
 
+def test_a_rule_that_takes_the_card_off_the_bus_is_told_with_what_keeps_its_module_out(
+    facts: Facts, by_id: ById
+) -> None:
+    rule, kept = "/etc/udev/rules.d/50-remove-nvidia.rules", "/etc/modprobe.d/blacklist-nvidia.conf"
+    seen = put(put(facts, "pci.gpus", []), "pci.removed_by", [rule])
+    seen = put(
+        put(put(seen, "driver.owner", "packages"), "seals", {}),
+        "kernel.kept_out",
+        [{"file": kept, "line": "blacklist nvidia"}],
+    )
+    wanted: list[Any] = [{}, {"count": 1}]
+    for expected in wanted:
+        check = by_id(judge.judge(seen, expected=expected))["gpu.on_bus"]
+        assert rule in str(check["reason"])
+        assert str(check["remedy"]).startswith(f"sudo rm {rule} {kept} ")
+
+
 _UNKNOWN = "cc: error: unrecognized command-line option '-ftrivial-auto-var-init=zero'"
 
 
