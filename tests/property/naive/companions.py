@@ -52,7 +52,7 @@ def _is_named(name: str, row: Row) -> bool:
 
 
 def _taken(line: Requirement, beside: Sequence[Requirement], machine: Any, stack: Stack) -> str | None:
-    """The release that pip takes, of those that the tables know: a pin, else the newest that its metadata allows there."""
+    """The release that pip takes, of those that the tables know: a pin, else the newest that its metadata allows there, else the newest."""
     pins = [each.version for each in line.specifier if each.operator == "=="]
     if pins:
         return pins[0]
@@ -65,13 +65,13 @@ def _taken(line: Requirement, beside: Sequence[Requirement], machine: Any, stack
         for row in rows("companions", "packages")
         if row["name"] == line.name and row["there"] == "wheels" and row["newest"]
     }
-    allowed = [
+    newest_first = [
         each
         for each in sorted(known, key=Version, reverse=True)
         if all(spec.contains(each, prereleases=True) for spec in (line.specifier, *held))
-        and not list(_told(line.name, each, beside, machine, stack))
     ]
-    return allowed[0] if allowed else None
+    allowed = [each for each in newest_first if not list(_told(line.name, each, beside, machine, stack))]
+    return next(iter(allowed or newest_first), None)
 
 
 def _spans(name: str) -> list[Row]:
