@@ -227,7 +227,12 @@ def _framework_in(repository: str, tag: str, rules: Rules) -> FrameworkWish | No
 
 
 def _of_others(reference: str, repository: str, tag: str, asked: _Asked) -> Verdict | None:
-    """Return why an image of somebody else does not run, by what its tag says: the CUDA, and the release of a framework; else None."""
+    """Return why an image of somebody else does not run: for which machines it is built, and what its tag says, the CUDA and the release
+    of a framework; else None.
+    """
+    not_built = _not_built(reference, repository, asked)
+    if not_built is not None:
+        return not_built
     wished = _framework_in(repository, tag, asked.rules)
     if wished is not None:
         room, machine = FRAMEWORKS[wished.name], asked.machine
@@ -248,6 +253,20 @@ def _of_others(reference: str, repository: str, tag: str, asked: _Asked) -> Verd
         driver = f"the driver (branch {asked.branch})" if asked.branch else "the driver"
         text = f"{reference}: its CUDA {version} does not run on {driver}, which brings CUDA {asked.support.cuda}"
         return Verdict(False, text, "compat/cuda.yaml (families)")
+    return None
+
+
+def _not_built(reference: str, repository: str, asked: _Asked) -> Verdict | None:
+    """Return that an image is not published for the machine's architecture, with NVIDIA's own of the framework, or of CUDA, that fits."""
+    arch = asked.machine.arch
+    for row in asked.rules["images"]["others"]:
+        if row["arch"] and arch not in row["arch"] and _is_upstreams(repository, row, asked.rules):
+            text = (
+                f"{reference}: {row['repository']} is published for {' and '.join(row['arch'])} alone, not for {arch}"
+            )
+            by_name = {image["image"]: image for image in asked.rules["images"]["images"]}
+            fitting = (_best(by_name[name], asked)["reference"] for name in (row["framework"], "cuda"))
+            return Verdict(False, text, cite(asked.rules, "images", row), next(filter(None, fitting), None))
     return None
 
 

@@ -169,6 +169,34 @@ def test_an_image_of_somebody_else_is_held_against_the_card_by_its_tag(
     assert [why in each["text"] for each in told] == ([True] if why else [])
 
 
+@pytest.mark.parametrize(
+    ("image", "instead"),
+    [
+        ("pytorch/pytorch:2.13.0-cuda13.0-cudnn9-devel", "nvcr.io/nvidia/pytorch:"),
+        # No tag of that form is needed to know for which machines there is a build.
+        ("pytorch/pytorch:latest", "nvcr.io/nvidia/pytorch:"),
+        # Somebody's own registry may have a build of their own, and of vLLM it was not read.
+        ("mirror.example/pytorch/pytorch:2.13.0-cuda13.0-cudnn9-devel", None),
+        ("vllm/vllm-openai:v0.10.0", None),
+    ],
+)
+def test_an_image_without_a_build_for_the_architecture_is_refused_with_one_that_has_it(
+    resolve: Resolve, image: str, instead: str | None
+) -> None:
+    told = resolve("GH200", "ubuntu-24.04", f"container-image={image}").get("conflicts") or []
+    assert ["is published for x86_64 alone, not for aarch64" in each["text"] for each in told] == [True] * bool(instead)
+    for each in told:
+        assert each["remedy"].startswith(f"ask for container-image={instead}")
+        assert resolve("GH200", "ubuntu-24.04", each["remedy"].removeprefix("ask for "))["ok"]
+    assert resolve("H100", "ubuntu-24.04", f"container-image={image}")["ok"]
+
+
+def test_where_the_makers_image_of_the_framework_does_not_fit_it_is_one_of_cuda(rules: Any) -> None:
+    without = {**rules, "images": {**rules["images"], "releases": []}}
+    (conflict,) = answering(without)("GH200", "ubuntu-24.04", "container-image=pytorch/pytorch:latest")["conflicts"]
+    assert conflict["remedy"].startswith("ask for container-image=docker.io/nvidia/cuda:")
+
+
 # held against driver and cards ---------------------------------------------------------------------------
 
 
