@@ -478,6 +478,22 @@ def test_two_lines_that_do_not_go_together_are_named_with_the_nearest_that_do(re
     assert "torch==2.6.0 in requirements.txt:1" in conflict["remedy"]
 
 
+def test_two_frameworks_that_pin_one_library_are_told_by_it_and_not_by_a_build_for_another_cuda(
+    resolve: Resolve, wanted: Any
+) -> None:
+    lines = wanted(requirements="tensorflow[and-cuda]==2.15.1\ntorch==2.4.1\n")
+    told = resolve("A100", "ubuntu-22.04", lines, "python=3.10")["conflicts"]
+    assert "tensorflow 2.15.1 asks for nvidia-cudnn-cu12==8.9.4.25" in told[0]["text"]
+    assert "goes with nvidia-cudnn-cu12==9.1.0.70" in told[0]["text"]
+    assert not any("is built with CUDA 11" in each["text"] for each in told)
+
+
+def test_where_a_release_has_no_build_for_the_cuda_beside_it_that_is_the_reason(resolve: Resolve, wanted: Any) -> None:
+    lines = wanted(requirements="tensorflow[and-cuda]==2.15.1\ntorch==2.0.1+cu118\n")
+    told = resolve("A100", "ubuntu-22.04", lines, "python=3.10")["conflicts"]
+    assert "torch 2.0.1+cu118 is built with CUDA 11, tensorflow 2.15.1 with CUDA 12" in told[0]["text"]
+
+
 def test_a_pin_without_code_for_the_card_names_the_nearest_release_and_the_line(resolve: Resolve, wanted: Any) -> None:
     answer = resolve("RTX 5090", "ubuntu-24.04", wanted(requirements="torch==2.3.1\n"))
     (conflict,) = answer["conflicts"]

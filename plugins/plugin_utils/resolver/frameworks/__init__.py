@@ -457,7 +457,8 @@ def _search(
         fitting = []
         # First what is of the same CUDA as what is beside it: what is said of it, where none fits, is the reason.
         of_cuda = sorted(
-            offers, key=lambda offer: any(required.other_cuda(each.text, offer) for each in limits.required)
+            required.of_cuda(offers, limits),
+            key=lambda offer: any(required.other_cuda(each.text, offer) for each in limits.required),
         )
         for offer in [each for each in of_cuda if not beside or _compiled_by(each, beside)]:
             python, reasons = _python(offer, there, machine, wish, log)

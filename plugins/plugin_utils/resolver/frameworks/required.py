@@ -102,10 +102,19 @@ def exact(text: str) -> str | None:
     return found[0] if len(found) == 1 and not found[0].endswith(".*") else None
 
 
+def of_cuda(offers: Sequence[Offer], limits: Limits) -> Sequence[Offer]:
+    """Return the builds of a release that are of the CUDA that is in the environment; all where none is, for then that is the reason."""
+    return [offer for offer in offers if not _of_another(offer, limits)] or offers
+
+
+def _of_another(offer: Offer, limits: Limits) -> bool:
+    return bool(limits.cuda and offer.cuda and numeric_version.major(offer.cuda) != limits.cuda)
+
+
 def clashes(offer: Offer, contents: Contents, limits: Limits) -> list[Entry]:
     """Return why a release cannot be beside what else has to be in its environment."""
     found = []
-    of_another = bool(limits.cuda and offer.cuda and numeric_version.major(offer.cuda) != limits.cuda)
+    of_another = _of_another(offer, limits)
     if of_another and offer.cuda:
         text = f"{offer.title} is built with CUDA {numeric_version.major(offer.cuda)}, {limits.cuda_of} with CUDA {limits.cuda}"
         found.append(conflict(RULE, text, "the wheels of both", "give each an environment of its own"))
