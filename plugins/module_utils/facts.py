@@ -942,6 +942,8 @@ class Containerd(_Containerd, total=False):
 
     kubelet_cgroups: CgroupDriver | None
     """Who manages the control groups of pods, by the kubelet's configuration; null without one"""
+    device_plugin: bool
+    """Whether NVIDIA's device plugin serves the kubelet; not told without a kubelet"""
 
 
 class Podman(TypedDict):

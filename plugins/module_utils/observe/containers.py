@@ -48,6 +48,8 @@ _NVIDIA = re.compile(r"""runtimes\.["']?nvidia\b""")
 _DROP_INS = "/etc/containerd/conf.d"
 _KUBELET = "/var/lib/kubelet/config.yaml"
 _CGROUP_DRIVER = re.compile(r"""^["']?cgroupDriver["']?:[ \t]*["']?(systemd|cgroupfs)\b""", re.MULTILINE)
+#: NVIDIA/k8s-device-plugin, internal/plugin/server.go (getPluginSocketPath): of each kind of card one, and none where it finds no card.
+_PLUGINS = "/var/lib/kubelet/device-plugins/nvidia-*.sock"
 _SELINUX = "/sys/fs/selinux"
 #: What a configuration says where its runtimes may be others than containerd's own, or may come from elsewhere.
 _OF_INTEREST = re.compile(r"nvidia|^[ \t]*imports\b", re.MULTILINE)
@@ -239,7 +241,8 @@ def _containerd(host: Host, shown: Mapping[str, Mapping[str, str]], docker: bool
     if config and config["runtime"] and config["runtime"].startswith("/"):
         config["lost"] = not host.executable(config["runtime"])
     disabled = _DISABLED.search(texts[_CONTAINERD])
-    return {
+    cgroups = _kubelet_cgroups(host)
+    found: Containerd = {
         "installed": there,
         "version": version,
         "active": active,
@@ -248,8 +251,11 @@ def _containerd(host: Host, shown: Mapping[str, Mapping[str, str]], docker: bool
         "config": config,
         "config_error": error,
         "config_loaded": _config_loaded(host, "containerd", active, fields, files),
-        "kubelet_cgroups": _kubelet_cgroups(host),
+        "kubelet_cgroups": cgroups,
     }
+    if cgroups:
+        found["device_plugin"] = bool(host.glob(_PLUGINS))
+    return found
 
 
 def _kubelet_cgroups(host: Host) -> CgroupDriver | None:

@@ -127,6 +127,16 @@ def test_who_manages_the_control_groups_of_pods_is_read(there: Tree, text: str |
     assert seen(there, dump(ONE))["kubelet_cgroups"] == who
 
 
+@pytest.mark.parametrize("serves", [False, True])
+def test_whether_the_device_plugin_serves_the_kubelet_is_seen_by_its_socket(there: Tree, serves: bool) -> None:
+    assert "device_plugin" not in seen(there, dump(ONE))
+    there.file("/var/lib/kubelet/config.yaml", "cgroupDriver: systemd\n")
+    there.file("/var/lib/kubelet/device-plugins/kubelet.sock", "")
+    if serves:
+        there.file("/var/lib/kubelet/device-plugins/nvidia-gpu.sock", "")
+    assert seen(there, dump(ONE))["device_plugin"] is serves
+
+
 def test_a_configuration_with_which_it_does_not_start_is_an_error(there: Tree) -> None:
     broken = FakePrograms(
         {"config dump": answer(rc=1, err="containerd: failed to load TOML: x: (2, 1): unterminated array\n")}

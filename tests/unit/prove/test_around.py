@@ -280,6 +280,36 @@ def test_a_runtime_of_docker_without_its_program_is_told(whole: Any, default: st
     assert "daemon.json names the runtime nvidia, whose program is not there" in check["reason"]
 
 
+@pytest.mark.parametrize(
+    ("changes", "status"),
+    [
+        ({}, "warn"),
+        # A device plugin that serves names the runtime, or its pods get the cards another way.
+        ({"device_plugin": True}, "pass"),
+        ({"config": {"cdi": True}}, "pass"),
+        ({"config": {"default_runtime": "nvidia"}}, "pass"),
+        ({"kubelet_cgroups": None, "device_plugin": None}, "pass"),
+    ],
+)
+def test_a_default_runtime_that_is_not_nvidias_is_told_where_nothing_tells_that_pods_get_cards(
+    whole: Any, changes: Any, status: str
+) -> None:
+    toolkit = {"container_toolkit": {**TOOLKIT["container_toolkit"], "engine": {"name": "containerd"}}}
+    config: Any = {
+        "runtime": "/usr/bin/nvidia-container-runtime",
+        "default_runtime": "runc",
+        "cdi": None,
+        "imports": [],
+    }
+    node = {"installed": True, "active": True, "cri": True, "kubelet_cgroups": "systemd", "device_plugin": False}
+    seen = nodes.merged({**node, "config": {**config, "systemd_cgroup": True}}, changes)
+    (check,) = found(whole, "container.containerd", toolkit, containers={"containerd": seen})
+    assert check["status"] == status
+    if status == "warn":
+        assert "the default runtime of containerd is runc" in check["reason"]
+        assert all(way in check["remedy"] for way in ("--set-as-default", "runtimeClassName: nvidia"))
+
+
 def test_containers_without_root_may_want_what_takes_the_cards_from_those_of_root(whole: Any) -> None:
     rootless = {"containers": {"docker": {"active": False}, "runtime": {"no_cgroups": True, "mode": "auto"}}}
     (check,) = found(whole, "container.runtime", None, **rootless)

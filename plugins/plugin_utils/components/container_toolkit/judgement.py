@@ -45,6 +45,15 @@ _REFUSED = {
     "cluster-store": "has cluster-store, which Docker 23 took out",
 }
 _REFUSED_STORAGE = ("aufs", "devicemapper", "overlay")
+#: https://github.com/NVIDIA/k8s-device-plugin/issues/314, and the README there, Configure containerd.
+_PAST = (
+    "the default runtime of containerd is {default}, not NVIDIA's, which it knows: a pod that names none gets no card, and NVIDIA's device "
+    "plugin, which does not serve the kubelet, finds none"
+)
+_BOTH_WAYS = (
+    "sudo nvidia-ctk runtime configure --runtime=containerd --set-as-default, then sudo systemctl restart containerd; or let the "
+    "device plugin and the pods name runtimeClassName: nvidia, of a RuntimeClass with that handler"
+)
 _LIBRARY, _KNOWS_UNIFIED = "libnvidia-container1", "1.8.0"
 #: From which release on a system starts with cgroup v2 alone (release notes of Debian 11, Ubuntu 21.10, Fedora 31 and RHEL 9).
 _UNIFIED_SINCE = {
@@ -528,12 +537,28 @@ def _containerd(view: View) -> Check:
         )
         remedy = f"in /etc/containerd/config.toml name {PROGRAM} (BinaryName), or take that runtime out; then restart containerd"
         return checks.failed(name, reason=reason, action="configure", remedy=remedy)
+    return _started(name, containerd)
+
+
+def _started(name: str, containerd: Containerd) -> Check:
+    """How pods are started by a runtime that is there."""
     if unmanaged(containerd):
         return checks.failed(name, reason=UNMANAGED, action="configure", remedy=MANAGE)
+    config = containerd["config"]
+    if config and _past_nvidias(containerd):
+        return _warned(name, _PAST.format(default=config["default_runtime"] or "runc"), _BOTH_WAYS)
     if containerd.get("config_loaded") is False:
         remedy = "restart containerd when it suits: containers run on meanwhile"
         return _warned(name, "containerd has not read its configuration since it changed", remedy)
     return checks.passed(name, "warning")
+
+
+def _past_nvidias(containerd: Containerd) -> bool:
+    """Whether a pod gets the cards only where it names NVIDIA's runtime, and nothing tells that the device plugin, which has to, does."""
+    config = containerd.get("config")
+    if not config or config["cdi"] or str(config["default_runtime"]).startswith("nvidia"):
+        return False
+    return containerd.get("device_plugin") is False
 
 
 def _warned(name: str, reason: str, remedy: str) -> Check:
