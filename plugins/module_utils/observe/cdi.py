@@ -27,8 +27,9 @@ _NAME = re.compile(
 )
 #: The library of the driver, which is handed into each container, has the version in its name.
 _DRIVER = re.compile(r"/libcuda\.so\.(\d+(?:\.\d+)+)\b")
-#: A node of a card or of its display, on a line of its own.
+#: The version of CDI, on a line of its own.
 _VERSION = re.compile(r"""^[ \t]*["']?cdiVersion["']?:[ \t]*["']?(\d+(?:\.\d+){1,2})["']?,?[ \t\r]*$""", re.MULTILINE)
+#: A node of a card or of its display, on a line of its own.
 _DEVICE = re.compile(
     r"""^[ \t]*(?:-[ \t]+)?["']?(?:path|hostPath)["']?:[ \t]*["']?(/dev/(?:nvidia|dri/)[\w/-]{1,60})["']?,?[ \t\r]*$""",
     re.MULTILINE,

@@ -434,8 +434,9 @@ def apt_sources(host: Host) -> list[PackageSource]:
         text = host.read(path, "packages.sources")
         if text:
             sources += parse_sources(text, path)
+    apt = version_of(host, "apt")
     for source in sources:
-        source_keys.look(host, source, version_of(host, "apt"))
+        source_keys.look(host, source, apt)
     return sources
 
 

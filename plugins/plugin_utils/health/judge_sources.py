@@ -46,8 +46,8 @@ _FAULTS = {
         "fetch the publisher's key into {key} again, or remove {file}",
     ),
 }
-#: The file with the system's own archive, which no other file replaces.
-_OF_SYSTEM = "/etc/apt/sources.list"
+#: The files with the system's own archive, which no other file replaces.
+_OF_SYSTEM = ("/etc/apt/sources.list", *(f"/etc/apt/sources.list.d/{name}.sources" for name in ("debian", "ubuntu")))
 _ID_OF_KEY = re.compile(r"[0-9A-F]{8}")
 
 
@@ -74,10 +74,10 @@ def judge_sources(view: View) -> list[Check]:
         for row in rows
         if any(uri.startswith("cdrom:") for uri in row["uris"])
     ]
-    ended = list(dict.fromkeys(each for row in rows for each in _ended(row)))
     # Of a source that is gone its key is nothing to mend.
     gone = [entry.partition(":")[0] for entry in packages.get("gone_sources", ())]
-    told += ended or [each for row in rows if row["file"] not in gone for each in _of_key(row, manager)]
+    for row in rows:
+        told += list(_ended(row)) or [each for each in _of_key(row, manager) if row["file"] not in gone]
     return [
         checks.failed(_ID, "warning", reason=reason, action="configure", remedy=remedy)
         for reason, remedy in dict.fromkeys(told)
@@ -90,7 +90,7 @@ def _ended(source: PackageSource) -> Iterator[tuple[str, str]]:
     for row in load_rules()["upstreams"]["ended"]:
         gone = next((place for place in places if re.search(row["address"], place)), None)
         if gone:
-            own = source["file"] == _OF_SYSTEM
+            own = source["file"] in _OF_SYSTEM
             yield (
                 f"{source['file']} ({gone.strip()}): {row['text']}",
                 row["remedy"] + ("" if own else f"; or remove {source['file']}"),

@@ -95,10 +95,10 @@ def test_each_fault_of_a_keyring_has_its_words_and_its_remedy(fault: str) -> Non
         ("http://de.archive.ubuntu.com/ubuntu", "kinetic-updates", True),
         ("http://archive.ubuntu.com/ubuntu", "noble", False),
         ("http://old-releases.ubuntu.com/ubuntu", "kinetic", False),
-        ("http://deb.debian.org/debian", "buster", True),
-        ("http://deb.debian.org/debian", "bullseye", False),
-        ("http://deb.debian.org/debian", "bullseye-backports", True),
-        ("http://deb.debian.org/debian", "trixie-backports", False),
+        ("http://ftp.de.debian.org/debian", "buster", True),
+        ("http://ftp.de.debian.org/debian", "bullseye", False),
+        ("http://ftp.de.debian.org/debian", "bullseye-backports", True),
+        ("http://ftp.de.debian.org/debian", "trixie-backports", False),
         ("http://archive.debian.org/debian", "buster", False),
     ],
 )
@@ -106,6 +106,29 @@ def test_an_address_that_was_given_up_is_known(uri: str, suite: str, gone: bool)
     found = told(uri, suites=[suite])
     assert bool(found) == gone
     assert not gone or f"{uri} {suite}".strip() in found[0]["reason"]
+
+
+def test_an_address_that_was_given_up_hides_no_fault_of_another_source() -> None:
+    over: dict[str, Any] = {
+        "file": "/etc/apt/sources.list.d/k8s.list",
+        "types": ["deb"],
+        "components": [],
+        "signed_by": None,
+    }
+    over |= {"uris": ["https://apt.kubernetes.io/"], "suites": ["kubernetes-xenial"], "enabled": True}
+    shut = {**over, "file": "/etc/apt/sources.list.d/a.list", "uris": ["https://mirror.example/x"], "suites": ["/"]}
+    shut |= {"signed_by": "/usr/share/keyrings/a.gpg", "key_fault": "closed"}
+    found = told("", packages={"sources": [over, shut]})
+    assert [row["file"] in check["reason"] for row, check in zip((over, shut), found, strict=True)] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("file", "removes"),
+    [("sources.list", False), ("sources.list.d/ubuntu.sources", False), ("sources.list.d/old.list", True)],
+)
+def test_no_remedy_removes_the_archive_of_the_system(file: str, removes: bool) -> None:
+    (found,) = told("http://archive.ubuntu.com/ubuntu", suites=["kinetic"], file=f"/etc/apt/{file}")
+    assert (f"remove /etc/apt/{file}" in found["remedy"]) == removes
 
 
 def test_a_proxy_that_does_not_answer_is_named_with_its_file() -> None:
