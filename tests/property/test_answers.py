@@ -50,6 +50,10 @@ def _described(card: str, os: str, *wants: str, today: str = "2026-11-20", **mor
 JETSON = _described("Jetson AGX Thor (T5000)", "ubuntu-22.04", "container-toolkit", today="2027-02-01", arch="aarch64")
 
 
+# Eight cards on a board: that it has NVSwitches is assumed, and a decision says so.
+NVSWITCHES = _described("A100 SXM4 40GB", "ubuntu-22.04", gpus=["A100 SXM4 40GB"] * 8)
+
+
 # Wheels beside a toolkit that compiles no extensions for them: two versions that hardly ever are drawn together.
 BESIDE = _described("GeForce RTX 4090", "ubuntu-24.04", "cuda=12.8", "pytorch==2.15.0")
 
@@ -83,6 +87,7 @@ def _bound(*lines: str, driver: str = "") -> Question:
 @example(_bound("torch==2.5.1+cu124", "bitsandbytes==0.42.0"))
 @example(_bound("torch==2.9.0+cu128", "cuda-python", driver="570"))
 @example(_bound("torch==2.8.0", "torchcodec"))
+@example(Question(_described("Tesla K80", "ubuntu-22.04").machine, (), ("torch==1.13.0+cu116", "flash-attn")))
 @settings(max_examples=settings.default.max_examples * 2)  # type: ignore[union-attr]  # a profile is loaded
 @given(beside())
 def test_what_stands_beside_a_framework_satisfies_the_tables_or_is_refused_by_them(question: Question) -> None:
@@ -196,10 +201,12 @@ def _decided(answer: dict[str, Any]) -> dict[str, Any]:
     which the machine has.
     """
     conflicts = [{**each, "remedy": None} for each in answer.get("conflicts", ())]
-    return {**answer, "assumed": None, "conflicts": conflicts, "why": [each["rule"] for each in answer.get("why", ())]}
+    why = [each["rule"] for each in answer.get("why", ()) if not each["rule"].endswith("-assumed")]
+    return {**answer, "assumed": None, "conflicts": conflicts, "why": why}
 
 
 @example(_described("GeForce GTX 950", "ubuntu-24.04", "dali==1.22.0"))
+@example(NVSWITCHES)
 @given(questions)
 def test_to_state_what_was_assumed_changes_nothing(question: Question) -> None:
     assume("facts" not in question.machine)

@@ -35,10 +35,15 @@ def _of_line(line: Requirement, beside: Sequence[Requirement], machine: Any, sta
     there = next((each["there"] for each in rows("companions", "packages") if _is_named(line.name, each)), "wheels")
     if there in NOT_TO_HAVE:
         yield f"{line.name} is not to be had from the index"
-    if there in (*NOT_TO_HAVE, "source", "brought"):
+    if there in (*NOT_TO_HAVE, "brought"):
         return
     version = _taken(line, beside, machine, stack)
     if version is None:
+        return
+    if there == "source":
+        # Built by hand: the torch that is there builds it, and the cards bind it.
+        for row in _of_version(line.name, version):
+            yield from (f"{line.name} {version} {why}" for why in _on_cards(row, machine))
         return
     for why in (
         *_told(line.name, version, beside, machine, stack),
@@ -149,6 +154,10 @@ def _on_machine(row: Row, machine: Any, stack: Stack) -> Iterator[str]:
     driver = row.get("driver")
     if driver and runs(machine, stack, driver) is None and not covered(stack, driver):
         yield f"needs a driver for CUDA {driver}"
+    yield from _on_cards(row, machine)
+
+
+def _on_cards(row: Row, machine: Any) -> Iterator[str]:
     lowest, highest = row.get("cards", (None, None))
     for capability in [each.compute_capability for each in machine.cards if each.compute_capability]:
         if (lowest and below(capability, lowest)) or (highest and below(highest, capability)):
