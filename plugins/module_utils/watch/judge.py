@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, List, Mapping, Optional, cast
 from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, numeric_version, words
 from ansible_collections.gpuwright.node.plugins.module_utils.base.ages import moment
 from ansible_collections.gpuwright.node.plugins.module_utils.base.view import UP, View
-from ansible_collections.gpuwright.node.plugins.module_utils.measure import fabric_judge, kernel_log_judge, node_judge
+from ansible_collections.gpuwright.node.plugins.module_utils.measure import (
+    card_wishes,
+    fabric_judge,
+    kernel_log_judge,
+    node_judge,
+)
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
@@ -25,6 +30,8 @@ END = "driver.end_of_life"
 NOTICES = (FLOOR, END)
 #: The component whose seal has the driver and the cards.
 DRIVER = "nvidia_driver"
+#: The component whose seal has what was wished of single cards.
+SETTINGS = "gpu_settings"
 #: Machines whose kernel log is the one that the driver of the cards writes into.
 OWN_KERNEL = ("bare", "vm")
 
@@ -71,6 +78,7 @@ def expectations(view: View, settings: Settings) -> node_judge.Expected:
     cards = settings["cards"]
     count = sealed_cards(view) if cards["count"] is None else cards["count"]
     expected: node_judge.Expected = {"ignore": cards["ignore"], "pcie_lanes": cards["pcie_lanes"]}
+    expected["settings"] = card_wishes.expected(view.get(f"seals.{SETTINGS}.stack.cards") or ())
     if count is not None:
         expected["count"] = count
     if cards["names"]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, paths
+from ansible_collections.gpuwright.node.plugins.module_utils.measure import card_wishes
 
 from ..model import sections
 from ..model.errors import StepRefused
@@ -115,21 +116,9 @@ def _of_card(row: Card, settings: Settings) -> list[tuple[str, str, str]]:
     return found
 
 
-def proven(stack: Stack) -> dict[str, smi_judge.Expected]:
-    """What is wished of cards, by bus id, so that no check warns of what somebody asked for. A card's default is expected by itself."""
-    cards: Sequence[SettingsCard] = stack["gpu_settings"]["cards"] if "gpu_settings" in stack else ()
-    return {card["bus_id"]: _proven(card["settings"]) for card in cards if card["bus_id"]}
-
-
-def _proven(settings: Settings) -> smi_judge.Expected:
-    wished = {
-        "power_limit_w": settings.get("power_limit"),
-        "compute_mode": settings.get("compute_mode"),
-        "ecc": settings.get("ecc"),
-        "persistence": settings.get("persistence"),
-        "clocks_set": any(settings.get(name) for name in ("clocks", "application_clocks")) or None,
-    }
-    return cast("smi_judge.Expected", {name: value for name, value in wished.items() if value is not None})
+def wishes(stack: Stack) -> dict[str, smi_judge.Expected]:
+    """Return what is wished of cards, by bus id."""
+    return card_wishes.expected(stack["gpu_settings"]["cards"]) if "gpu_settings" in stack else {}
 
 
 def _megahertz(clocks: Sequence[int | None]) -> str:
@@ -310,5 +299,5 @@ COMPONENT = Component(
     undo="default",
     removes=_removes,
     steps=STEPS,
-    wishes_of_cards=proven,
+    wishes_of_cards=wishes,
 )

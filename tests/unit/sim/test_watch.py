@@ -172,7 +172,6 @@ def node(tmp_path: Path) -> Node:
 
 
 def seal(node: Node) -> None:
-    host = node.host()
     stack = nodes.driver_stack(version=DRIVER, minimum="525.60.13")
     seal_of = {
         "digest": "d",
@@ -180,8 +179,12 @@ def seal(node: Node) -> None:
         "gpus": ["10de:2330", "10de:2330"],
         "manages": {"files": ["/etc/modprobe.d/gpuwright.conf"]},
     }
-    made = sealing.make(host, "nvidia_driver", seal_of, {}, {})  # type: ignore[arg-type] # as a test writes it
-    sealing.write_object(host, seals.path_of("nvidia_driver"), made)
+    put_seal(node, "nvidia_driver", seal_of)
+
+
+def put_seal(node: Node, component: str, seal_of: Any) -> None:
+    host = node.host()
+    sealing.write_object(host, seals.path_of(component), sealing.make(host, component, seal_of, {}, {}))
 
 
 def prove(node: Node, **changes: Any) -> None:
@@ -853,3 +856,18 @@ def test_what_is_judged_on_the_node_is_judged_as_on_the_controller(node: Node) -
         check for check in mine if check["id"] in of_both and check["id"] != "driver.loaded"
     ]
     assert checks.verdict(mine) == "pass"
+
+
+def test_what_was_wished_of_a_card_is_no_fault_of_it(node: Node) -> None:
+    from ansible_collections.gpuwright.node.plugins.module_utils.watch import judge as quick
+
+    def passes() -> bool:
+        found = quick.judge(machine.observe(node.host()), wished.read(node.host()), None)
+        return {check["status"] for check in found if check["id"] == "gpu.mode.compute"} == {"pass"}
+
+    exclusive = node.smi.out.replace("<compute_mode>Default<", "<compute_mode>Exclusive_Process<")
+    node.smi = Result(0, exclusive, "", 0.4, None)
+    assert not passes()
+    cards = [{"bus_id": f"0000{place}".upper(), "settings": {"compute_mode": "Exclusive_Process"}} for place in PLACES]
+    put_seal(node, "gpu_settings", {"digest": "d", "stack": {"cards": cards}, "gpus": [], "manages": {"files": []}})
+    assert passes()
