@@ -30,8 +30,6 @@ END = "driver.end_of_life"
 NOTICES = (FLOOR, END)
 #: The component whose seal has the driver and the cards.
 DRIVER = "nvidia_driver"
-#: The component whose seal has what was wished of single cards.
-SETTINGS = "gpu_settings"
 #: Machines whose kernel log is the one that the driver of the cards writes into.
 OWN_KERNEL = ("bare", "vm")
 
@@ -78,7 +76,7 @@ def expectations(view: View, settings: Settings) -> node_judge.Expected:
     cards = settings["cards"]
     count = sealed_cards(view) if cards["count"] is None else cards["count"]
     expected: node_judge.Expected = {"ignore": cards["ignore"], "pcie_lanes": cards["pcie_lanes"]}
-    expected["settings"] = card_wishes.expected(view.get(f"seals.{SETTINGS}.stack.cards") or ())
+    expected["settings"] = card_wishes.sealed(view.facts)
     if count is not None:
         expected["count"] = count
     if cards["names"]:

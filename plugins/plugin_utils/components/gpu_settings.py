@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, cast
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, paths
 from ansible_collections.gpuwright.node.plugins.module_utils.measure import card_wishes
+from ansible_collections.gpuwright.node.plugins.module_utils.measure.card_wishes import Settings, SettingsCard
 
 from ..model import sections
 from ..model.errors import StepRefused
-from ..model.gpu_settings import GpuSettings, Settings, SettingsCard
+from ..model.gpu_settings import GpuSettings
 from ..model.in_use import Disturbance
 from ..model.plan import CardSettings, Plan, Removes
 from ..model.stack import Stack

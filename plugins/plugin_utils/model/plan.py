@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, NotRequired, TypedDict
 
-from .gpu_settings import Settings
+from ansible_collections.gpuwright.node.plugins.module_utils.measure.card_wishes import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

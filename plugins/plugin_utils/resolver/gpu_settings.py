@@ -8,7 +8,9 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
-from ..model.gpu_settings import GpuSettings, Settings, SettingsCard
+from ansible_collections.gpuwright.node.plugins.module_utils.measure.card_wishes import Settings, SettingsCard
+
+from ..model.gpu_settings import GpuSettings
 from ..wish import Wish
 from . import mig
 from .log import Entry, Log, Unresolved, conflict

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, fields, replace
 
 from ansible_collections.gpuwright.node.plugins.module_utils import frameworks
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version, paths
+from ansible_collections.gpuwright.node.plugins.module_utils.measure.card_wishes import Settings
 
 from ..model.errors import BadInput
-from ..model.gpu_settings import Settings
 from ..model.monitoring_server import ServerSettings
 from ..model.wish import FrameworkWish, Project, Requirement, Values
 from ..rules import Row, Rules, companions, gpus, load_rules

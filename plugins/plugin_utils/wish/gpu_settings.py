@@ -8,8 +8,9 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TypedDict, cast
 
+from ansible_collections.gpuwright.node.plugins.module_utils.measure.card_wishes import Settings
+
 from ..model.errors import BadInput
-from ..model.gpu_settings import Settings
 from ..model.wish import Values
 from ..rules import Rules
 from .reading import Variables, Words, equals, put

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
-from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi_judge
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components import gpu_settings
+from ansible_collections.gpuwright.node.plugins.module_utils.measure import card_wishes, smi_judge
 from ansible_collections.gpuwright.node.plugins.plugin_utils.health import judge
 from tests.unit.plan import nodes
 
@@ -410,7 +409,7 @@ def test_clocks_that_somebody_set_are_told_of_a_card_at_work(
     told = [check["status"] for check in found(facts, "gpu.clocks", smi={"data": {"gpus": [works]}})]
     assert told == ([status] if status else [])
     # Of clocks that are wished (gpu_settings_cards) nobody is warned.
-    wished = smi_judge.judge_gpu(works, gpu_settings._proven({"clocks": [210, 345]}))
+    wished = smi_judge.judge_gpu(works, card_wishes._of_card({"clocks": [210, 345]}))
     assert not [check for check in wished if check["id"] == "gpu.clocks"]
 
 
@@ -441,7 +440,7 @@ def test_application_clocks_below_the_default_ones_are_told_of_a_card_at_rest_to
     assert [(check["status"], told in check["reason"], "-rac" in check["remedy"]) for check in warned] == (
         [("warn", True, True)] if told else []
     )
-    wished = smi_judge.judge_gpu(left, gpu_settings._proven({"application_clocks": [2619, 1095]}))
+    wished = smi_judge.judge_gpu(left, card_wishes._of_card({"application_clocks": [2619, 1095]}))
     assert not [check for check in wished if check["id"] == "gpu.clocks"]
 
 
