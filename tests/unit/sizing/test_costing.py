@@ -576,6 +576,7 @@ def test_a_card_without_a_price_is_bad_input_that_names_those_with_one() -> None
         *(
             (1.5e6, "1.50 M USD"),
             (1e6, "1.00 M USD"),
+            (123_456_789_012, "123,456.79 M USD"),
             (1e4, "10.0 k USD"),
             (-1.5e6, "-1.50 M USD"),
             (-250, "-250 USD"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import struct
 from pathlib import Path
 from typing import Any
@@ -158,9 +159,10 @@ def test_weights_that_are_packed_count_each(name: str, kind: Any, held: int, tmp
     assert architecture.parameters(found.shape) == 32 * 512 * held
 
 
-#: Elements of two bits less than a byte are packed.
+#: By its name (github huggingface/safetensors, safetensors/src/tensor.rs); elements of less than a byte are packed.
 @pytest.mark.parametrize(
-    ("kind", "bits"), [("F4", 4), ("F6_E2M3", 6), ("F6_E3M2", 6), ("F8_E8M0", 8), ("BF16", 16), ("C64", 64)]
+    ("kind", "bits"),
+    [(kind, int(re.findall(r"\d+", kind)[0]) if kind != "BOOL" else 8) for kind in headers._SAFETENSORS],
 )
 def test_each_kind_of_element_has_its_bits(kind: str, bits: int, tmp_path: Path) -> None:
     size = 32 * 64 * bits // 8
@@ -337,6 +339,12 @@ def test_parts_of_a_gguf_file_are_all_counted(tmp_path: Path) -> None:
     assert held(str(tmp_path)).of("weights") == pytest.approx(total, abs=1)
 
 
+def test_more_parts_than_any_model_has_are_not_looked_for(tmp_path: Path) -> None:
+    write_gguf(tmp_path / "m-00001-of-99999.gguf")
+    with pytest.raises(BadInput, match="no model is in 99999 parts"):
+        models.named(str(tmp_path / "m-00001-of-99999.gguf"))
+
+
 def test_a_directory_of_several_gguf_files_is_asked_for_one(tmp_path: Path) -> None:
     for name in ("a-Q4.gguf", "a-Q8.gguf", "mmproj-a.gguf"):
         write_gguf(tmp_path / name)
@@ -405,6 +413,15 @@ def tensor(dimensions: int, shape: tuple[int, ...], kind: int) -> bytes:
     return (
         struct.pack("<Q1sI", 1, b"a", dimensions) + struct.pack(f"<{len(shape)}Q", *shape) + struct.pack("<IQ", kind, 0)
     )
+
+
+@pytest.mark.parametrize(
+    ("length", "kept"), [(2, [7, 7]), (headers._KEPT, [7] * headers._KEPT), (headers._KEPT + 1, headers._KEPT + 1)]
+)
+def test_of_a_long_list_its_length_is_kept(length: int, kept: object, tmp_path: Path) -> None:
+    path = tmp_path / "m.gguf"
+    path.write_bytes(gguf_head(pair("a", 9, struct.pack("<IQ", 4, length) + struct.pack("<I", 7) * length)))
+    assert headers.gguf(path).said["a"] == kept
 
 
 @pytest.mark.parametrize(
