@@ -946,11 +946,18 @@ class Containerd(_Containerd, total=False):
     """Whether NVIDIA's device plugin serves the kubelet; not told without a kubelet"""
 
 
-class Podman(TypedDict):
-    """Podman."""
+class _Podman(TypedDict):
+    """Podman: keys that are always there."""
 
     version: str | None
     """Version"""
+
+
+class Podman(_Podman, total=False):
+    """Podman."""
+
+    looks: list[str]
+    """Where its configuration has it look for CDI specifications; absent where it says nothing"""
 
 
 class IdRange(TypedDict):
@@ -1040,7 +1047,9 @@ class CdiSpecification(_CdiSpecification, total=False):
     nodes: list[str]
     """Device nodes of cards that it hands out"""
     lost: list[str]
-    """Those of them that are not there; absent where the machine has no node of a card"""
+    """Nodes and files that it hands out and that are not there; absent where the machine has no node of a card"""
+    lost_programs: list[str]
+    """Programs that are run at each start of a container and are not there; absent where the machine has no node of a card"""
 
 
 class Cdi(TypedDict):

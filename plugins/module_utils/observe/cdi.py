@@ -17,6 +17,14 @@ if TYPE_CHECKING:
 
 #: Where engines look for specifications; of a device that both have, the second one counts (cncf-tags/container-device-interface, SPEC.md).
 DIRECTORIES = ("/etc/cdi", "/var/run/cdi")
+#: Where Podman is told other ones, each file in place of those before it (containers.conf(5), cdi_spec_dirs).
+_PODMAN = (
+    "/usr/share/containers/containers.conf",
+    "/etc/containers/containers.conf",
+    "/etc/containers/containers.conf.d/*.conf",
+)
+_LOOKS = re.compile(r"^[ \t]*cdi_spec_dirs[ \t]*=[ \t]*\[([^\]]{0,4000})\]", re.MULTILINE)
+_DIRECTORY = re.compile(r"""["'](/[\w./+-]{1,200})["']""", re.ASCII)
 _LIMIT = 1 << 20
 _MOST = 20
 _MOST_NODES = 200
@@ -34,14 +42,21 @@ _DEVICE = re.compile(
     r"""^[ \t]*(?:-[ \t]+)?["']?(?:path|hostPath)["']?:[ \t]*["']?(/dev/(?:nvidia|dri/)[\w/-]{1,60})["']?,?[ \t\r]*$""",
     re.MULTILINE,
 )
+#: What a container gets besides (`hostPath`), and what is run when it starts (`path`): of neither the nodes.
+_FILE, _PROGRAM = (
+    re.compile(
+        rf"""^[ \t]*(?:-[ \t]+)?["']?{key}["']?:[ \t]*["']?(/(?!dev/)[\w./+-]{{1,200}})["']?,?[ \t\r]*$""",
+        re.ASCII | re.MULTILINE,
+    )
+    for key in ("hostPath", "path")
+)
 #: Nodes that a container gets and that nvidia-ctk makes links to.
 _NODE = re.compile(r"/dev/nvidia(?:\d+|ctl|-modeset|-uvm|-uvm-tools)", re.ASCII)
 
 
 def parse(path: str, text: str) -> CdiSpecification | None:
     """What a specification says of the cards; None where it is of another kind."""
-    if text.lstrip().startswith("{"):
-        text = _a_line_for_each(text)
+    text = _a_line_for_each(text)
     if not _KIND.search(text):
         return None
     driver, version = _DRIVER.search(text), _VERSION.search(text)
@@ -56,7 +71,9 @@ def parse(path: str, text: str) -> CdiSpecification | None:
 
 
 def _a_line_for_each(text: str) -> str:
-    """A document of JSON with a line for each key; nothing where it is none."""
+    """A document of JSON with a line for each key, nothing where it is none; YAML as it is."""
+    if not text.lstrip().startswith("{"):
+        return text
     try:
         return json.dumps(json.loads(text), indent=1)
     except (ValueError, RecursionError):
@@ -68,13 +85,38 @@ def observe(host: Host) -> Cdi:
     files = [
         path for folder in DIRECTORIES for ending in ("yaml", "json") for path in host.glob(f"{folder}/*.{ending}")
     ]
-    texts = ((path, host.read(path, "containers.cdi.specifications", limit=_LIMIT)) for path in files[:_MOST])
-    found = (parse(path, text) for path, text in texts if text)
     nodes = [path for path in host.glob("/dev/nvidia*") if _NODE.fullmatch(path)]
-    specifications = [each for each in found if each]
-    for each in specifications if nodes else ():
-        each["lost"] = [path for path in each["nodes"] if not host.exists(path)]
+    specifications: list[CdiSpecification] = []
+    for path in files[:_MOST]:
+        text = host.read(path, "containers.cdi.specifications", limit=_LIMIT) or ""
+        found = parse(path, text)
+        if found and nodes:
+            _put_lost(host, found, text)
+        if found:
+            specifications.append(found)
     return {"specifications": specifications, "unlinked": [path for path in nodes if not _linked(host, path)]}
+
+
+def podman_looks(host: Host) -> list[str]:
+    """The directories that Podman is told to look into, by their first names; empty where nothing tells any."""
+    texts = [
+        host.read(path, "containers.podman.looks", limit=_LIMIT) or ""
+        for pattern in _PODMAN
+        for path in host.glob(pattern)
+    ]
+    told = [found for text in texts for found in _LOOKS.findall(text)][-1:]
+    found = [path.rstrip("/") for each in told for path in _DIRECTORY.findall(each) if "/.." not in path]
+    return ["/var" + path if path.startswith("/run/") else path for path in found][:_MOST]
+
+
+def _put_lost(host: Host, found: CdiSpecification, text: str) -> None:
+    """Put in what a specification names and the machine does not have."""
+    text = _a_line_for_each(text)
+    files, programs = (
+        [path for path in dict.fromkeys(pattern.findall(text)) if "/../" not in path] for pattern in (_FILE, _PROGRAM)
+    )
+    found["lost"] = [path for path in [*found["nodes"], *files] if not host.exists(path)][:_MOST_NODES]
+    found["lost_programs"] = [path for path in programs if not host.executable(path)][:_MOST_NODES]
 
 
 def _linked(host: Host, path: str) -> bool:

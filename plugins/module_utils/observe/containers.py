@@ -348,6 +348,9 @@ def observe(host: Host, shown: Mapping[str, Mapping[str, str]], *, images: bool 
         "images": container_images.observe(host, there, active, podman is not None, asked=images),
         "cdi": cdi.observe(host),
     }
+    looks = cdi.podman_looks(host) if podman else []
+    if looks:
+        seen["podman"]["looks"] = looks
     denied = _denied(host)
     if denied is not None:
         seen["devices_denied"] = denied

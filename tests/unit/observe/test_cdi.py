@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import cdi
@@ -98,6 +100,46 @@ def test_a_node_that_is_handed_out_and_is_not_there_is_lost(tmp_path: Path) -> N
     (tmp_path / "dev/nvidia0").touch()
     (found,) = cdi.observe(Host(str(tmp_path)))["specifications"]
     assert (found["nodes"], found["lost"]) == (["/dev/nvidia0", "/dev/dri/card1"], ["/dev/dri/card1"])
+
+
+@pytest.mark.parametrize("ending", ["yaml", "json"])
+def test_programs_and_files_that_are_named_and_are_not_there_are_lost(tmp_path: Path, ending: str) -> None:
+    there, gone = "/usr/bin/nvidia-ctk", "/usr/bin/nvidia-cdi-hook"
+    edits = {
+        "deviceNodes": [{"path": "/dev/nvidia0"}, {"hostPath": "/dev/other", "path": "/dev/other"}],
+        "hooks": [{"hookName": "createContainer", "path": path, "args": ["/x"]} for path in (gone, there, gone)],
+        "mounts": [{"hostPath": f"/usr/lib/{name}", "containerPath": "/x"} for name in ("there.so", "gone.so")],
+    }
+    document = {"kind": "nvidia.com/gpu", "containerEdits": edits}
+    text = json.dumps(document) if ending == "json" else yaml.safe_dump(document)
+    for path in ("dev/nvidia0", there, "usr/lib/there.so", f"etc/cdi/nvidia.{ending}"):
+        (tmp_path / path.lstrip("/")).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path.lstrip("/")).write_text(text)
+    (tmp_path / there.lstrip("/")).chmod(0o755)
+    (found,) = cdi.observe(Host(str(tmp_path)))["specifications"]
+    assert (found["lost"], found["lost_programs"]) == (["/usr/lib/gone.so"], [gone])
+
+
+@pytest.mark.parametrize(
+    ("files", "looks"),
+    [
+        ({}, []),
+        ({"etc/containers/containers.conf": '#cdi_spec_dirs = ["/etc/cdi"]\n'}, []),
+        ({"usr/share/containers/containers.conf": '[engine]\ncdi_spec_dirs = ["/etc/cdi"]\n'}, ["/etc/cdi"]),
+        (
+            {
+                "usr/share/containers/containers.conf": 'cdi_spec_dirs = ["/etc/cdi"]\n',
+                "etc/containers/containers.conf.d/10-cdi.conf": 'cdi_spec_dirs = [\n  "/run/cdi/", # theirs\n  "/x/../y"\n]\n',
+            },
+            ["/var/run/cdi"],
+        ),
+    ],
+)
+def test_where_podman_is_told_to_look_is_read(tmp_path: Path, files: dict[str, str], looks: list[str]) -> None:
+    for path, text in files.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    assert cdi.podman_looks(Host(str(tmp_path))) == looks
 
 
 def test_a_node_without_a_link_by_its_number_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -559,19 +559,31 @@ def test_headers_that_are_there_are_not_installed_again(facts: Any, headers: lis
 
 
 @pytest.mark.parametrize(
-    ("written", "reason"),
+    ("written", "version", "reason", "helps"),
     [
-        ({"hosts": ["tcp://0.0.0.0:2375"]}, "names hosts"),
-        ({"graph": "/data"}, "has graph"),
-        ({"storage-driver": "devicemapper"}, "storage driver devicemapper"),
-        ({}, "Docker does not run (failed)"),
+        ({"hosts": ["tcp://0.0.0.0:2375"]}, "26.1.3", "names hosts", "take hosts out of it"),
+        ({"graph": "/data"}, "26.1.3", "has graph", "data-root"),
+        ({"graph": "/data"}, None, "has graph", "data-root"),
+        ({"cluster-store": "etcd://x"}, "26.1.3", "has cluster-store", "take it out"),
+        ({"storage-driver": "devicemapper"}, "26.1.3", "storage driver devicemapper", "overlay2"),
+        ({"storage-driver": "overlay"}, "24.0.7", "storage driver overlay,", "overlay2"),
+        # Its kernel may be without it, too.
+        ({"storage-driver": "aufs"}, "20.10.24", "storage driver aufs", "overlay2"),
+        # That is not why.
+        ({"graph": "/data", "storage-driver": "overlay"}, "20.10.24", "(failed)", "journalctl"),
+        ({"storage-driver": "overlay2"}, "26.1.3", "(failed)", "journalctl"),
+        ({"storage-driver": ["aufs"]}, "26.1.3", "(failed)", "journalctl"),
+        ({}, "26.1.3", "Docker does not run (failed)", "journalctl"),
     ],
 )
-def test_an_engine_that_failed_is_told_whoever_wishes_it(facts: Any, written: Any, reason: str) -> None:
+def test_an_engine_that_failed_is_told_whoever_wishes_it(
+    facts: Any, written: Any, version: str | None, reason: str, helps: str
+) -> None:
     failed = {"services": {"docker.service": {"active": "failed", "enabled": "enabled"}}}
-    docker = {"docker": {"installed": True, "active": False, "daemon_json": written}}
+    docker = {"docker": {"installed": True, "active": False, "version": version, "daemon_json": written}}
     (check,) = found(facts, "container.engine", None, containers=docker, **failed)
-    assert (check["status"], reason in check["reason"]) == ("fail", True)
+    assert (check["status"], reason in check["reason"], helps in check["remedy"]) == ("fail", True, True)
+    assert ("daemon.json" in check["reason"]) == (helps != "journalctl")
 
 
 def test_packages_of_the_toolkit_are_of_one_version(facts: Any) -> None:

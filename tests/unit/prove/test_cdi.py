@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -51,6 +52,49 @@ def test_nodes_that_a_specification_has_too_much_or_too_little_warn(facts: Any, 
     ):
         status, reason = judged(changed, by_id, "container.cdi", specifications=[row])
         assert (status, (expected or "") in reason) == ("warn" if expected else "pass", True)
+
+
+def test_a_program_that_each_start_runs_and_is_not_there_warns(facts: Any, by_id: ById) -> None:
+    row = {**facts["containers"]["cdi"]["specifications"][0], "driver": facts["driver"]["loaded_version"]}
+    changed = copy.deepcopy(facts)
+    changed["containers"]["cdi"]["specifications"] = [
+        {**row, "lost": [], "lost_programs": ["/usr/bin/nvidia-cdi-hook"]}
+    ]
+    nothing: Any = {}
+    for stack in (TOOLKIT, nothing):
+        check = by_id(judge.judge(changed, stack))["container.cdi"]
+        assert (check["status"], "/usr/bin/nvidia-cdi-hook" in str(check["reason"])) == ("warn", True)
+        assert re.search(r"--reinstall .*nvidia-container-toolkit-base.*nvidia-ctk cdi generate", str(check["remedy"]))
+    assert judged(facts, by_id, "container.cdi", specifications=[{**row, "lost_programs": []}])[0] == "pass"
+
+
+@pytest.mark.parametrize(
+    ("podman", "looks", "path", "told"),
+    [
+        ("5.5.1", None, "/var/run/cdi/nvidia.yaml", "/etc/cdi"),
+        ("5.5.1", None, "/etc/cdi/nvidia.yaml", None),
+        ("5.5.1", ["/etc/cdi", "/var/run/cdi"], "/var/run/cdi/nvidia.yaml", None),
+        ("5.4.2", None, "/var/run/cdi/nvidia.yaml", None),
+        # Before 5.5 nothing reads that.
+        ("5.4.2", ["/etc/cdi"], "/var/run/cdi/nvidia.yaml", None),
+        ("5.6.0", None, "/var/run/cdi/nvidia.yaml", None),
+        ("5.8.2", ["/srv/cdi"], "/etc/cdi/nvidia.yaml", "/srv/cdi"),
+    ],
+)
+def test_a_podman_that_does_not_look_where_the_specification_is_warns(
+    facts: Any, by_id: ById, podman: str, looks: list[str] | None, path: str, told: str | None
+) -> None:
+    changed = copy.deepcopy(facts)
+    row = {**facts["containers"]["cdi"]["specifications"][0], "driver": facts["driver"]["loaded_version"]}
+    changed["containers"]["cdi"]["specifications"] = [{**row, "path": path}]
+    changed["containers"]["podman"] = {"version": podman, **({"looks": looks} if looks else {})}
+    check = by_id(judge.judge(changed, TOOLKIT))["container.cdi"]
+    assert check["status"] == ("warn" if told else "pass")
+    assert (
+        not told
+        or f"Podman {podman} finds no card by CDI: it looks into {told}, and there is {path}" == check["reason"]
+    )
+    assert not told or "--cdi-spec-dir=" in str(check["remedy"])
 
 
 def test_links_that_are_missing_warn(facts: Any, by_id: ById) -> None:

@@ -38,13 +38,6 @@ _PACKAGES = (_TOOLKIT, _BASE, "libnvidia-container-tools", "libnvidia-container1
 _WITHOUT_HOOK = "1.18"
 #: How the cards may get in (NVIDIA/nvidia-container-toolkit, internal/info/auto.go and cmd/nvidia-container-runtime).
 _MODES = ("auto", "legacy", "csv", "cdi", "jit-cdi")
-#: What dockerd does not start with (docs.docker.com: deprecated features; daemon configuration).
-_REFUSED = {
-    "hosts": "names hosts, which the unit of Docker gives it too (-H): it may stand in one of them",
-    "graph": "has graph, which Docker 23 took out: it is data-root",
-    "cluster-store": "has cluster-store, which Docker 23 took out",
-}
-_REFUSED_STORAGE = ("aufs", "devicemapper", "overlay")
 #: https://github.com/NVIDIA/k8s-device-plugin/issues/314, and the README there, Configure containerd.
 _PAST = (
     "the default runtime of containerd is {default}, not NVIDIA's, which it knows: a pod that names none gets no card, and NVIDIA's device "
@@ -221,9 +214,9 @@ def _cdi(view: View, engine: str | None = None) -> Check:
             f"containers get no card by CDI: {twice}",
             "remove one of the two files; nvidia-ctk cdi list shows what is left",
         )
-    newer = _too_new(view)
-    if newer:
-        return _warned(name, *newer)
+    told = _without_hook_program(view) or _too_new(view) or _not_looked_at(view)
+    if told:
+        return _warned(name, *told)
     reason = of_cdi.stale(view.facts)
     if reason:
         return _warned(name, f"containers would get other cards than the node has: {reason}", f"{UP}, or {_REFRESH}")
@@ -236,6 +229,21 @@ def _cdi(view: View, engine: str | None = None) -> Check:
             name, "the toolkit is older than 1.18, which makes no CDI specification by itself", "warning"
         )
     return checks.passed(name, "warning")
+
+
+def _without_hook_program(view: View) -> tuple[str, str] | None:
+    """That an engine has to run what is not there, and what helps."""
+    for each in view.get("containers.cdi.specifications") or ():
+        lost = each.get("lost_programs")
+        if lost:
+            reason = (
+                f"no container gets a card by CDI: {each['path']} has {lost[0]} run at each start, which is not there"
+            )
+            return (
+                reason,
+                f"{checks.again(lost[0])}: nvidia-container-toolkit-base has those of NVIDIA; then {_GENERATE}",
+            )
+    return None
 
 
 def _too_new(view: View) -> tuple[str, str] | None:
@@ -259,6 +267,27 @@ def _too_new(view: View) -> tuple[str, str] | None:
             )
             return reason, f"{older}; then {_GENERATE}"
     return None
+
+
+def _not_looked_at(view: View) -> tuple[str, str] | None:
+    """That Podman looks for specifications where there is none, and what helps."""
+    podman, found = view.get("containers.podman.version"), view.get("containers.cdi.specifications") or ()
+    looks = _looks(view, podman) if podman else None
+    if not looks or not found or any(each["path"].rpartition("/")[0] in looks for each in found):
+        return None
+    paths = ", ".join(each["path"] for each in found)
+    reason = f"Podman {podman} finds no card by CDI: it looks into {' and '.join(looks)}, and there is {paths}"
+    named = f"podman --cdi-spec-dir={paths.rpartition('/')[0]}, or cdi_spec_dirs in containers.conf"
+    return reason, f"{_GENERATE}, anew for each driver; or name the directory ({named}); or take a newer Podman"
+
+
+def _looks(view: View, podman: str) -> Sequence[str] | None:
+    """Where a Podman looks for specifications, as its configuration has it or as it was made; None where that is everywhere."""
+    row = next(row for row in load_rules()["container_toolkit"]["looks"] if row["engine"] == "podman")
+    if not numeric_version.at_least(podman, row["since"]):
+        return None
+    made: Sequence[str] | None = None if numeric_version.at_least(podman, row["until"]) else row["directories"]
+    return view.get("containers.podman.looks") or made
 
 
 def _left(view: View) -> list[Check]:
@@ -348,8 +377,7 @@ def _runs(view: View, engine: str | None) -> Iterator[Check]:
                 remedy=f"sudo systemctl unmask {unit}, then sudo systemctl enable --now {unit}",
             )
             continue
-        why = _why_down(view) if name == "docker" and state == "failed" else []
-        files = dict.fromkeys([DAEMON_JSON, *(each["file"] for each in _said_twice(view))])
+        why = dict(_why_down(view)) if name == "docker" and state == "failed" else {}
         yield checks.judged(
             "container.engine",
             state == "active",
@@ -358,29 +386,32 @@ def _runs(view: View, engine: str | None) -> Iterator[Check]:
             expected="active",
             reason=None if state == "active" else "; ".join([f"{title} does not run ({state})", *why]),
             action="restart_service",
-            remedy=f"correct {' or '.join(files)}, then sudo systemctl daemon-reload and sudo systemctl restart {unit}"
+            remedy=f"{'; '.join(dict.fromkeys(why.values()))}; then sudo systemctl daemon-reload and sudo systemctl restart {unit}"
             if why
             else f"sudo systemctl start {unit}; where it fails again, journalctl -u {unit} says why",
         )
 
 
-def _why_down(view: View) -> list[str]:
-    """What in daemon.json Docker does not start with."""
+def _why_down(view: View) -> Iterator[tuple[str, str]]:
+    """What in daemon.json Docker does not start with, and what helps."""
     written = view.get("containers.docker.daemon_json")
     if not isinstance(written, Mapping):
-        return []
-    storage = written.get("storage-driver")
-    twice = {of_docker.key_of(each["name"]) for each in _said_twice(view)}
-    told = [text for key, text in _REFUSED.items() if key in written and key not in twice]
-    told += (
-        [f"names the storage driver {storage}, which Docker does not have any more"]
-        if storage in _REFUSED_STORAGE
-        else []
-    )
-    return [f"{DAEMON_JSON} {text}" for text in told] + [
-        f"{each['file']} gives --{each['name']}, and {DAEMON_JSON} has {of_docker.key_of(each['name'])}: Docker refuses what is said twice"
-        for each in _said_twice(view)
-    ]
+        return
+    version = view.get("containers.docker.version")
+    twice = _said_twice(view)
+    for row in load_rules()["container_toolkit"]["refused"]:
+        key, since = row["key"], row.get("version")
+        names = key in written and written[key] == row.get("value", written[key])
+        if not names or key in {of_docker.key_of(each["name"]) for each in twice}:
+            continue
+        if not (version and since) or numeric_version.at_least(version, since):
+            yield f"{DAEMON_JSON} {row['why']}", f"in {DAEMON_JSON} {row['instead']}"
+    for each in twice:
+        key = of_docker.key_of(each["name"])
+        reason = (
+            f"{each['file']} gives --{each['name']}, and {DAEMON_JSON} has {key}: Docker refuses what is said twice"
+        )
+        yield reason, f"take {key} out of {DAEMON_JSON}, or --{each['name']} out of {each['file']}"
 
 
 def _said_twice(view: View) -> list[DockerFlag]:
