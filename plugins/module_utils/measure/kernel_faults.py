@@ -53,6 +53,10 @@ _SHORT_PLACE = r"((?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])"
 # How symbols begin that modules of the kernel itself have (drivers/acpi, backlight, gpu/drm, i2c and char/ipmi of Linux), and the driver
 # asks for.
 _KERNELS_OWN = r"_{0,2}(?:acpi_video|backlight|devm_backlight|drm|i2c|ipmi)_"
+# Where the kernel met a fault of its own, and its own modules that drive a part of a card (drivers/i2c/busses, usb/typec, video/fbdev,
+# platform/x86 and gpu of Linux).
+_FELL_OVER = r"(?:RIP: [0-9a-f]{4}:|pc : )\S{1,160} "
+_KERNELS_MODULE = r"\[(i2c_nvidia_gpu|ucsi_ccg|typec_nvidia|nvidiafb|nvidia_wmi_ec_backlight|nouveau|nova_core)\]"
 # Why the firmware of the driver (GSP) did not start on a card (src/nvidia/src/kernel/gpu/gsp and fsp).
 _NOT_BOOTED = (
     r"(?:Cannot initialize GSP firmware RM|GSP-FMC reported an error|FSP boot cmds failed|failed to execute (?:Booter|FWSEC)"
@@ -130,6 +134,8 @@ _PATTERNS: Tuple[Tuple[str, str], ...] = (
     ("not_ready", r"(?:nvidia|vfio-pci|pci) " + _PLACE + r": not ready [0-9]{1,9}ms after .{1,20}; giving up"),
     ("held_by_screen", r"vfio-pci " + _PLACE + r": BAR [0-9](?: \[[^\]]{1,80}\])?: can't reserve"),
     ("memory_not_assigned", r"NVRM: This PCI I/O region assigned to your NVIDIA device"),
+    # Since Linux 5.9; the name of the symbol is in it in newer ones.
+    ("gpl_beside_proprietary", r"([\w-]{1,56}): module using GPL-only symbols uses symbols (?:\S{1,128} )?from proprietary module nvidia"),
     ("peermem_mismatch", r"(nvidia[-_]peermem): (?:Unknown symbol |disagrees about version of symbol )ib_"),
     # What comes of it: the modules of the driver that need the one which lacks a symbol.
     ("module_not_loaded", r"nvidia[\w-]{1,24}: Unknown symbol nv[A-Z]\w{1,80} \(err (?:-2|0)\)"),
@@ -138,6 +144,8 @@ _PATTERNS: Tuple[Tuple[str, str], ...] = (
     ("module_mismatch", r"(?:module: )?module (nvidia[\w-]{0,24}): \.gnu\.linkonce\.this_module section size must match "),
     ("two_modules", r"nvidia-modeset: Version mismatch: "),
     ("two_modules", r"\[drm.{0,80}\] \*ERROR\* \[nvidia-drm\] .{0,40}Version mismatch: "),
+    ("display_stuck", r"\[drm.{0,80}\] \*ERROR\* \[nvidia-drm\] .{0,40}Flip event timeout on head"),
+    ("display_stuck", r"nvidia-modeset: ERROR: GPU:[0-9]{1,3}: (?:Idling display engine timed out|Error while waiting for GPU progress)"),
     ("module_blocked", r"(?:module: )?Module (nvidia[\w-]{0,24}) is blacklisted"),
     ("other_kernel", r"nvidia[\w-]{0,24}: version magic '(\S{1,80}) "),
     ("key_not_trusted", r"Loading of module with unavailable key is rejected"),
@@ -147,7 +155,8 @@ _PATTERNS: Tuple[Tuple[str, str], ...] = (
     # As it is called after an assertion or a check that failed; the driver's other words of this kind come with an Xid or have a row.
     ("reset_required", r"NVRM: .{0,200}\[NV_ERR_RESET_REQUIRED\]"),
     ("peermem_context", r"nvidia-peermem \S{1,60} ERROR detected invalid context"),
-    ("kernel_oops", r"(?:RIP: [0-9a-f]{4}:|pc : )\S{1,160} \[(nvidia[\w-]{0,24}|nvgpu)\]"),
+    ("own_oops", _FELL_OVER + _KERNELS_MODULE),
+    ("kernel_oops", _FELL_OVER + r"\[(nvidia[\w-]{0,24}|nvgpu)\]"),
     ("display_refused", r"WARNING: .{0,80}\bdrm_open_helper\+0x"),
     ("no_endbr", r"(?:traps: )?Missing ENDBR: \S{1,160} \[(nvidia[\w-]{0,24})\]"),
     ("iommu_fault", r"AMD-Vi: Event logged \[IO_PAGE_FAULT device=" + _SHORT_PLACE + " "),
@@ -202,6 +211,7 @@ _OF_MODULE = frozenset(
         *("virtual_with_open", "other_firmware", "vbios", "firmware_not_started", "power_cables", "registers_taken"),
         *("no_interrupt", "resized", "two_modules", "module_blocked", "all_passed_through"),
         *("engine_missing", "module_not_loaded", "symbol_missing", "reset_required"),
+        "gpl_beside_proprietary",
     )
 )
 _ANSWERED = re.compile(r"nfs: server (\S{1,255}) OK")
@@ -250,6 +260,7 @@ _OOPS = re.compile(
     r"(?:Internal error: )?Oops|BUG: (?:unable to handle|kernel NULL)|kernel BUG at |general protection fault|Unable to handle kernel "
 )
 _OOPS_LINES = 40
+_OF_OOPS = frozenset(("kernel_oops", "own_oops"))
 
 
 class Fault(TypedDict):
@@ -347,7 +358,7 @@ class _Reader:
             return any(name in _HOLDERS and subject for name, subject in self._while_loading)
         if told.name == "all_passed_through":
             return {name for name, _subject in self._while_loading if name in _HOLDERS} != {"passed_through"}
-        return told.name == "kernel_oops" and not self._oops
+        return told.name in _OF_OOPS and not self._oops
 
     def _together(self, words: str) -> str:
         """A line of the driver's with those before it, as far as they are one sentence."""

@@ -384,8 +384,20 @@ FAULTS: list[tuple[str, str, str, str, str]] = [
         *("kernel.module", "critical", "reset_gpu", "until it is reset"),
     ),
     (
-        "nvidia-peermem nv_get_p2p_free_callback:127 ERROR detected invalid context, skipping further processing",
-        *("kernel.module", "warning", "restart_app", "peermem"),
+        "nvidia_fs: module using GPL-only symbols uses symbols from proprietary module nvidia.",
+        *("kernel.module", "warning", "install", "nvidia_fs"),
+    ),
+    (
+        "gdrdrv: module using GPL-only symbols uses symbols nvidia_p2p_get_pages from proprietary module nvidia.",
+        *("kernel.module", "warning", "install", "of gdrdrv"),
+    ),
+    (
+        "[drm:nv_drm_atomic_commit [nvidia_drm]] *ERROR* [nvidia-drm] [GPU ID 0x00000b00] Flip event timeout on head 0",
+        *("kernel.module", "warning", "reboot", "display"),
+    ),
+    (
+        "nvidia-modeset: ERROR: GPU:0: Idling display engine timed out: 0x0000c67d:0:0:1051",
+        *("kernel.module", "warning", "reboot", "display"),
     ),
     ("EXT4-fs (md0): Remounting filesystem read-only", "kernel.disk", "critical", "check_hardware", "md0"),
     (
@@ -620,6 +632,14 @@ FAULTS: list[tuple[str, str, str, str, str]] = [
         "Unable to handle kernel paging request at virtual address ffff0004\npc : uvm_va_block_find+0x20/0x80 [nvidia_uvm]",
         *("kernel.oops", "critical", "reboot", "nvidia_uvm"),
     ),
+    (
+        "BUG: unable to handle page fault for address: ffffb15300649000\nRIP: 0010:gpu_i2c_check_status.isra.0+0x53/0xa0 [i2c_nvidia_gpu]",
+        *("kernel.oops", "critical", "reboot", "of its own that drives a part of a card"),
+    ),
+    (
+        "Internal error: Oops: 96000004 [#1] SMP\npc : nouveau_bo_move_ntfy+0x20/0x80 [nouveau]",
+        *("kernel.oops", "critical", "reboot", "of nouveau"),
+    ),
     ("Missing ENDBR: init_module+0x0/0x10 [nvidia]", "kernel.oops", "critical", "configure", "(ENDBR)"),
     (
         "traps: Missing ENDBR: _nv012345rm+0x0/0x90 [nvidia_modeset]",
@@ -845,6 +865,26 @@ def test_a_slot_whose_card_was_pulled_out_is_told_where_a_card_of_ours_is_lost()
     assert (off["id"], slot["id"], "pciehp" in str(slot["reason"])) == ("kernel.xid", "kernel.aer", True)
 
 
+def test_the_symbols_that_a_module_is_not_given_follow_from_its_licence() -> None:
+    refused = "nvidia_fs: module using GPL-only symbols uses symbols from proprietary module nvidia."
+    unknown = "nvidia_fs: Unknown symbol nvidia_p2p_get_pages (err -2)"
+    [alone] = bad(unknown)
+    [told] = bad(refused, unknown)
+    assert ("dkms uninstall" in str(alone["remedy"]), "driver-modules=open" in str(told["remedy"])) == (True, True)
+
+
+def test_a_screen_that_waits_for_a_card_that_has_an_error_is_not_told() -> None:
+    waits = (
+        "[drm:nv_drm_atomic_commit [nvidia_drm]] *ERROR* [nvidia-drm] [GPU ID 0x00003b00] Flip event timeout on head 0"
+    )
+    lost = "NVRM: Xid (PCI:0000:3b:00): 79, pid=1, name=x, GPU has fallen off the bus."
+    assert [check["id"] for check in bad(lost, waits)] == ["kernel.xid"]
+
+
+def test_a_warning_in_a_module_of_the_kernel_is_no_fault_of_it() -> None:
+    assert bad("WARNING: CPU: 1 PID: 7 at a.c:1", "RIP: 0010:ccg_read+0xa0/0x110 [ucsi_ccg]") == []
+
+
 def test_a_card_that_waits_for_its_reset_is_told_where_no_number_says_it_better() -> None:
     waits = "NVRM: nvCheckOkFailedNoLog: Check failed: Reset required [NV_ERR_RESET_REQUIRED] (0x00000062) returned from x @ a.c:1"
     page = "NVRM: Xid (PCI:0000:3b:00): 31, pid=7, name=python3, Ch 00000008, MMU Fault: ENGINE GRAPHICS"
@@ -1065,6 +1105,13 @@ def test_notes_are_told_in_the_check_that_passes() -> None:
     assert "does not go back to the boot" in str(check["reason"])
     for each in ("{1}[Hardware Error]: event severity: corrected", "EDAC MC0: 1 CE memory read error on DIMM_A1"):
         assert bad(each) == []
+
+
+def test_memory_that_nvidia_peermem_passed_over_is_only_told() -> None:
+    said = "nvidia-peermem nv_get_p2p_free_callback:127 ERROR detected invalid context, skipping further processing"
+    assert bad(*[said] * 1000) == []
+    [told] = [check for check in judged(said) if check["id"] == "kernel.module"]
+    assert "passed over memory" in str(told["reason"])
 
 
 def test_an_nvswitch_is_judged_by_its_rows_and_its_registers_are_no_errors() -> None:
