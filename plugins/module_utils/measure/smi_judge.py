@@ -100,6 +100,8 @@ REPLAYS_LIMIT = 80
 
 _RESET = "stop what runs on the card, then 'nvidia-smi --gpu-reset -i {index}', or reboot the host"
 _RMA = "take the card out of use and return it to its vendor"
+# The place of the fan's speed in the answer.
+_FAN = "fan_speed"
 _COOL = "check air flow, fans, dust and room temperature"
 # Own rule: no card is delivered to slow down below it; a target of temperature can be set from 65 on, mostly.
 _COLD_C = 70
@@ -433,7 +435,11 @@ def _is_jetson(gpu: Card) -> bool:
 
 
 def _judge_readable(gpu: Card, expected: Expected) -> List[Check]:
-    errors: Dict[str, str] = gpu.get("errors") or {}
+    told: Dict[str, str] = gpu.get("errors") or {}
+    # A fan that does not answer is one of its own check: neither the card nor its driver is silent by that.
+    errors = {path: text for path, text in told.items() if path != _FAN}
+    if told and not errors:
+        return [checks.passed("gpu.readable", gpu=label(gpu), reason="every value but that of its fan could be read")]
     if not errors:
         return [checks.passed("gpu.readable", gpu=label(gpu), reason="every value could be read")]
     if not expected.get("under_load") and all(map(_of_the_moment, errors.items())):
@@ -963,16 +969,16 @@ def _judge_power_limit(gpu: Card, limit: float, default: float, expected: Expect
 
 
 def _judge_fan(gpu: Card, _expected: Expected) -> List[Check]:
-    if "fan_speed" in (gpu.get("errors") or {}):
+    if _FAN in (gpu.get("errors") or {}):
         return [
             checks.failed(
                 "fan",
-                "warning",
                 gpu=label(gpu),
-                evidence=gpu["errors"]["fan_speed"],
+                evidence=gpu["errors"][_FAN],
                 action="check_hardware",
-                reason="the speed of a fan cannot be read",
-                remedy="listen and look: a fan may stand still; replace it",
+                reason="the speed of a fan cannot be read: nobody knows whether it turns",
+                remedy="look whether it turns, and at its plug and the power of the card; power the host off and on, which starts its "
+                "control anew; then another build of the driver, or the maker of the card",
             )
         ]
     if gpu["fan_percent"] is None:

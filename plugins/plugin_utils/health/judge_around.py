@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
-    from ansible_collections.gpuwright.node.plugins.module_utils.facts import DeviceNode, FoundLibrary
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Card, DeviceNode, FoundLibrary
 
 #: Where the toolkit of Debian and Ubuntu is; its nvcc is in /usr/bin (github 0xShug0/audio.cpp, pull request 72).
 _PACKAGED_TOOLKIT = "/usr/lib/cuda"
@@ -74,10 +74,10 @@ def _held_memory(view: View) -> Iterator[Check]:
         return
     for card in (view.get("smi.data") or {}).get("gpus") or ():
         used, total = card.get("memory_used_mib"), card["memory_total_mib"]
-        rests = not card["processes"] and not card["utilization_percent"] and not card["mig"]["current"]
+        unseen = not card["processes"] and not card["mig"]["current"]
         # The memory of superchips is the system's as well: its files and programs lie there too.
         shared = re.search(r"G[HB]\d+", str(card["name"]))
-        if not used or not total or not rests or shared or card["errors"]:
+        if not used or not total or not unseen or shared or card["errors"]:
             continue
         held = used > max(_HELD_MIB, total * _HELD_SHARE)
         yield checks.judged(
@@ -88,13 +88,19 @@ def _held_memory(view: View) -> Iterator[Check]:
             measured=used,
             expected=0,
             unit="MiB",
-            reason=f"{used} of {total} MiB of the card's memory are held, and no program on it is seen: one ended by halves holds it"
+            reason=f"{used} of {total} MiB of the card's memory are held{_busy(card)}, and no program on it is seen: one ended by halves "
+            "holds it"
             if held
             else None,
             action="restart_app",
             remedy="sudo fuser -v /dev/nvidia* names what has it open: end these programs (kill -9 PID), or restart the containers and "
             "services that they are of; where none is left reset the card, or reboot",
         )
+
+
+def _busy(card: Card) -> str:
+    """That a card is kept busy too: a kernel without end goes on where its program is gone."""
+    return f" and it is {card['utilization_percent']} % busy" if card["utilization_percent"] else ""
 
 
 # What runs beside it

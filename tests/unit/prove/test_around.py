@@ -370,7 +370,7 @@ def test_an_old_look_has_nothing_to_say(facts: Any) -> None:
         (78_000, {}, "warn"),
         (900, {}, "pass"),
         (78_000, {"processes": [{"pid": 7, "name": "python3", "type": "C", "used_mib": 70_000}]}, None),
-        (78_000, {"utilization_percent": 40}, None),
+        (78_000, {"utilization_percent": 100}, "warn"),
         (40_000, {"name": "NVIDIA GH200 480GB"}, None),
     ],
 )
@@ -387,6 +387,7 @@ def test_memory_that_no_program_holds_is_told(facts: Any, used: int, changes: An
     checks_ = found(facts, "gpu.memory_held", smi={"data": {"gpus": [rests]}})
     assert [check["status"] for check in checks_] == ([status] if status else [])
     assert all("fuser" in check["remedy"] for check in checks_ if status == "warn")
+    assert all(("100 % busy" in check["reason"]) == bool(changes) for check in checks_ if status == "warn")
 
 
 @pytest.mark.parametrize(
