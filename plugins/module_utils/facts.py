@@ -441,6 +441,8 @@ class Dkms(TypedDict):
 
     failed: list[FailedBuild]
     """Builds of NVIDIA's module that failed"""
+    without_source: list[str]
+    """Modules of DKMS whose source is gone, where it has one of NVIDIA's: its directories of them"""
     kernels: list[str]
     """Kernels with a module built by DKMS, oldest first"""
     boot_entries: dict[str, str]

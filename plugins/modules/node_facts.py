@@ -385,6 +385,11 @@ facts:
           returned: always
           type: list
           elements: dict
+        without_source:
+          description: "Modules of DKMS whose source is gone, where it has one of NVIDIA's: its directories of them."
+          returned: always
+          type: list
+          elements: str
         kernels:
           description: "Kernels with a module built by DKMS, oldest first."
           returned: always

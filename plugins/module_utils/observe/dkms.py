@@ -25,6 +25,9 @@ _PLACES = ("updates/dkms", "extra", "weak-updates")
 # DKMS before 3.1.4 writes "MODULE-VERSION" there, where the two cannot be told apart; the path of the log tells them.
 _TITLE = re.compile(r"make\.log for \S+ for kernel (\S+)")
 _PLACE = re.compile(_TREE + r"/([^/]+)/([^/]+)/build/make\.log")
+# Where it keeps a version of a module; names that are none of a module are nobody's to remove.
+_RECORD = re.compile(_TREE + r"(?:/[A-Za-z0-9_][A-Za-z0-9_.+~:-]{0,120}){2}")
+_MOST = 100
 # A kernel that the system's own upgrade brings is built for in the system's language. The words are those of the catalogues of gcc 12 and
 # glibc 2.36; make translates its word between the brackets and the status.
 _ERROR_WORDS = "error|fejl|Fehler|σφάλμα|virhe|erreur|greška|エラー|fout|ошибка|грешка|fel|hata|помилка|lỗi|错误|錯誤"
@@ -97,6 +100,15 @@ def left_out_by(build: FailedBuild) -> str:
     return "/etc/dkms/{module}-{version}-{kernel}.conf".format(**build)
 
 
+def _without_source(host: Host) -> list[str]:
+    """The directories of DKMS that have no source: it ends at the first of them, and builds for no kernel that comes."""
+    if not host.glob(_TREE + "/nvidia*"):
+        return []
+    places = [place for place in host.glob(_TREE + "/*/*", "dkms.without_source") if _RECORD.fullmatch(place)]
+    gone = [place for place in places if host.link(place + "/source") and not host.exists(place + "/source/dkms.conf")]
+    return gone[:_MOST]
+
+
 def observe(host: Host, kernels: list[str]) -> Dkms:
     """The part `dkms`. Where a build goes well, DKMS takes its directory away: a log that is still there is one that did not."""
     failed = []
@@ -112,6 +124,7 @@ def observe(host: Host, kernels: list[str]) -> Dkms:
     ]
     return {
         "failed": failed,
+        "without_source": _without_source(host),
         "kernels": sorted(built, key=versions.key),
         "boot_entries": bootloader.grub_entries(host) if failed else {},
     }

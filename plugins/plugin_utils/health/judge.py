@@ -66,7 +66,7 @@ def judge(facts: Facts, stack: Stack | None = None, expected: Expected | plan.Ex
     result += judge_packages(view)
     result += judge_sources.judge_sources(view) + mixed_sources.judge_mixed(view)
     result += hidden.judge_hidden(view, wished)
-    result += judge_builds.judge_builds(view)
+    result += judge_builds.judge_records(view) + judge_builds.judge_builds(view)
     result += judge_disks.judge_disks(view) + judge_around.judge_names(view)
     result += judge_around.judge_toolkits(view)
     for component in COMPONENTS.values():

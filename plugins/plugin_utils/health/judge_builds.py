@@ -59,6 +59,13 @@ _TOLD = (
         "this kernel is one of Xen, for which the driver is not built",
         "boot a kernel without Xen; with IGNORE_XEN_PRESENCE=1 in the environment of dkms it is built, which NVIDIA does not support",
     ),
+    # Each module of the driver names its licence (github rui314/mold, issue 729).
+    _Told(
+        r"missing MODULE_LICENSE\(\)|\b(?:mold|gold): (?:fatal|error)",
+        "the linker did not put the module together as the kernel's build needs it: /usr/bin/ld mostly is another than GNU's (mold, gold)",
+        "see where it leads (readlink -f /usr/bin/ld), and give ld back to GNU's linker, ld.bfd (apt-get install --reinstall binutils; "
+        "alternatives --set ld /usr/bin/ld.bfd)",
+    ),
     _Told(
         r"GPL-(?:incompatible module|only symbol)",
         "this kernel gives what the module asks for to free (GPL) modules alone",
@@ -127,6 +134,27 @@ def judge_builds(view: View) -> list[Check]:
             )
         )
     return result
+
+
+def judge_records(view: View) -> list[Check]:
+    """DKMS has the source of each module that it knows: it ends at one that has none, whosever it is, before it builds the driver's."""
+    gone, kernel = view.get("dkms.without_source") or (), view.get("kernel.next")
+    if not gone:
+        return []
+    built = kernel is None or "nvidia" in (view.get("kernel.available") or {})
+    places = " ".join(gone)
+    return [
+        checks.failed(
+            "driver.dkms",
+            "warning" if built else "critical",
+            measured=gone,
+            reason=f"DKMS knows a module whose source is gone ({places}), and ends there (Could not locate dkms.conf): "
+            + ("a kernel that comes gets no module" if built else f"kernel {kernel} got no module"),
+            action="configure",
+            remedy=f"sudo rm -r {places}, then sudo dkms autoinstall{'' if built else f' -k {kernel}'}; where it is a module that you "
+            "need, install its package again",
+        )
+    ]
 
 
 def _build_reason(view: View, build: FailedBuild, kept: Sequence[str]) -> str:

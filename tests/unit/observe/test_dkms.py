@@ -166,9 +166,32 @@ def test_a_build_that_is_left_out_says_so(tmp_path: Path) -> None:
     assert dkms.observe(host, [_OLD, _NEW])["failed"][0]["left_out"]
 
 
+def test_a_version_whose_source_is_gone_is_told_whosever_it_is(tmp_path: Path) -> None:
+    host = _node(tmp_path)
+    _write(tmp_path, {"usr/src/nvidia-580/dkms.conf": "", "usr/src/empty/Makefile": ""})
+    for name, source in (
+        ("nvidia/580", "/usr/src/nvidia-580"),
+        ("nvidia/570", "/usr/src/nvidia-570"),
+        ("xpadneo/0.9", "/usr/src/empty"),
+        ("evil/$(reboot)", "/usr/src/nothing"),
+    ):
+        place = tmp_path / "var/lib/dkms" / name
+        place.mkdir(parents=True)
+        (place / "source").symlink_to(source)
+    (tmp_path / "var/lib/dkms/nvidia/kernel-6.1-x86_64").symlink_to("580")
+    gone = dkms.observe(host, [_OLD, _NEW])["without_source"]
+    assert gone == ["/var/lib/dkms/nvidia/570", "/var/lib/dkms/xpadneo/0.9"]
+
+
+def test_the_modules_of_others_are_nobodys_matter_where_dkms_builds_no_driver(tmp_path: Path) -> None:
+    (tmp_path / "var/lib/dkms/xpadneo/0.9").mkdir(parents=True)
+    (tmp_path / "var/lib/dkms/xpadneo/0.9/source").symlink_to("/usr/src/xpadneo-0.9")
+    assert dkms.observe(Host(str(tmp_path)), [_OLD])["without_source"] == []
+
+
 def test_a_machine_without_dkms_has_nothing_to_tell(tmp_path: Path) -> None:
     host = Host(str(tmp_path))
-    assert dkms.observe(host, [_OLD]) == {"failed": [], "kernels": [], "boot_entries": {}}
+    assert dkms.observe(host, [_OLD]) == {"failed": [], "without_source": [], "kernels": [], "boot_entries": {}}
     assert not host.unknown_facts
 
 

@@ -81,7 +81,7 @@ def bare(**changes: Any) -> Any:
             "image": None,
             "lock": {"set": [], "held": [], "excluded": None, "pins": {}, "would_move": None},
         },
-        "dkms": {"failed": [], "kernels": [], "boot_entries": {}},
+        "dkms": {"failed": [], "without_source": [], "kernels": [], "boot_entries": {}},
         "smi": None,
         "cuda": {
             "toolkits": [],

@@ -173,7 +173,7 @@ def test_the_wish_is_held_against_the_kernel_that_the_repair_keeps() -> None:
     facts["kernel"] |= {"running": old, "next": new, "installed": [old, new]}
     failed = {"module": "nvidia-current-open", "version": "550.163.01", "kernel": new, "transient": False, "compiler": False,
               "left_out": False, "errors": [], "end": [], "log": "/var/lib/dkms/make.log"}  # fmt: skip
-    facts["dkms"] = {"failed": [failed], "kernels": [old], "boot_entries": {}}
+    facts["dkms"] |= {"failed": [failed], "kernels": [old], "boot_entries": {}}
     asked = wish(gpuwright_want=["driver-source=distro", "driver-modules=open"])
     assert plan(facts, asked)["conflicts"]
     facts["packages"] |= {"interrupted": True, "interrupted_detail": "linux-image-amd64"}
@@ -498,7 +498,7 @@ def _stuck(**build: Any) -> Any:
     facts = nodes.provisioned(
         packages={"interrupted": True, "interrupted_detail": "packages left unfinished: half-configured: linux-headers"}
     )
-    facts["dkms"] = {"failed": [{**log, **build}], "kernels": [facts["kernel"]["running"]], "boot_entries": {}}
+    facts["dkms"] |= {"failed": [{**log, **build}], "kernels": [facts["kernel"]["running"]], "boot_entries": {}}
     return facts
 
 

@@ -330,7 +330,9 @@ _BUILD = {
 
 def _build_check(facts: Facts, by_id: ById, following: str, **build: Any) -> Check | None:
     changed = put(
-        facts, "dkms", {"failed": [{**_BUILD, **build}], "kernels": ["6.12.94+deb13-amd64"], "boot_entries": {}}
+        facts,
+        "dkms",
+        {"failed": [{**_BUILD, **build}], "without_source": [], "kernels": ["6.12.94+deb13-amd64"], "boot_entries": {}},
     )
     return by_id(judge.judge(put(changed, "kernel.next", following), STACK, {"count": 1})).get("driver.build")
 
@@ -353,6 +355,17 @@ def test_a_build_that_is_left_out_while_an_older_kernel_boots_is_only_a_warning(
     assert check is not None
     assert check["status"] == "warn"
     assert "6.12.94+deb13-amd64 boots next, which has a module" in str(check["reason"])
+
+
+@pytest.mark.parametrize("module", [True, False])
+def test_dkms_that_ends_at_a_module_without_source_is_the_cause_where_the_next_kernel_has_none(
+    facts: Facts, by_id: ById, module: bool
+) -> None:
+    gone = put(facts, "dkms", {**facts["dkms"], "without_source": ["/var/lib/dkms/nvidia/570.86.15"]})
+    told = by_id(judge.judge(gone if module else put(gone, "kernel.available", {}), STACK, {"count": 1}))
+    check, next_kernel = told["driver.dkms"], told["driver.next_kernel"]
+    assert (check["status"], next_kernel["status"]) == (("warn", "pass") if module else ("fail", "fail"))
+    assert str(check["remedy"]).startswith("sudo rm -r /var/lib/dkms/nvidia/570.86.15, then sudo dkms autoinstall")
 
 
 def test_a_build_that_failed_for_want_of_room_asks_for_room(facts: Facts, by_id: ById) -> None:
@@ -395,6 +408,12 @@ def test_a_build_that_lacks_a_program_asks_for_its_package(
             "free (GPL)",
             "driver-modules=open",
         ),
+        (
+            "ERROR: modpost: missing MODULE_LICENSE() in /var/lib/dkms/nvidia/525.60.11/build/nvidia.o",
+            "(mold, gold)",
+            "ld.bfd",
+        ),
+        ("mold: fatal: unknown -m argument: elf_x86_64_old", "(mold, gold)", "ld.bfd"),
         ("  ERROR: Kernel configuration is invalid.", "headers", "linux-headers-6.12.107"),
         (
             "make: *** /lib/modules/6.12.107/build: No such file or directory.  Stop.",
