@@ -243,6 +243,17 @@ def test_where_the_makers_image_of_the_framework_does_not_fit_it_is_one_of_cuda(
             "its CUDA 13.0 does not run on the driver (branch 570)",
             "docker.io/nvidia/cuda:12.8.1-base-ubuntu22.04",
         ),
+        *(
+            (
+                "Tesla P100 PCIe 16GB",
+                "ubuntu-24.04",
+                "580",
+                f"nvcr.io/nvidia/pytorch:{release}-py3",
+                "it has no code for the Tesla P100 PCIe 16GB (6.0)",
+                "nvcr.io/nvidia/pytorch:24.12-py3",
+            )
+            for release in ("25.01", "25.02", "25.03", "25.08")
+        ),
         (
             "Tesla V100 PCIe 16GB",
             "ubuntu-22.04",
