@@ -871,6 +871,10 @@ class Docker(_Docker, total=False):
     """Runtimes in daemon.json whose program is not there"""
     elsewhere: DockerElsewhere | None
     """A Docker that is no service of this system: a snap, or Docker Desktop"""
+    to_desktop: list[str]
+    """Settings of users whose commands go to Docker Desktop's machine"""
+    serves_kubelet: bool
+    """Whether a kubelet asks Docker for its containers (cri-dockerd)"""
 
 
 class _Kubernetes(TypedDict):

@@ -33,6 +33,7 @@ class About(NamedTuple):
         computes: what its proof computes on a device.
         loads: whether the cards are loaded and measured through it (framework_load).
         environment: variables of the process that proves it.
+        for_cards: the variant that a project's file has to name where there are cards, since the package of the plain name has no CUDA.
     """
 
     name: str
@@ -55,6 +56,7 @@ class About(NamedTuple):
     computes: str = "a product of matrices"
     loads: bool = False
     environment: Mapping[str, str] = {}
+    for_cards: str = ""
 
     @property
     def one_build(self) -> bool:

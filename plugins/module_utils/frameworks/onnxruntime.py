@@ -87,4 +87,5 @@ ABOUT = About(
     named="{name}-{variant}",
     # Both are the same module: one that another installation left hides the other.
     one_of=r"onnxruntime(-gpu)?",
+    for_cards="gpu",
 )

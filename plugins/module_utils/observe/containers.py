@@ -50,6 +50,11 @@ _KUBELET = "/var/lib/kubelet/config.yaml"
 _CGROUP_DRIVER = re.compile(r"""^["']?cgroupDriver["']?:[ \t]*["']?(systemd|cgroupfs)\b""", re.MULTILINE)
 #: NVIDIA/k8s-device-plugin, internal/plugin/server.go (getPluginSocketPath): of each kind of card one, and none where it finds no card.
 _PLUGINS = "/var/lib/kubelet/device-plugins/nvidia-*.sock"
+#: What a kubelet asks Docker by (github Mirantis/cri-dockerd).
+_CRI_DOCKERD = ("/usr/bin/cri-dockerd", "/usr/local/bin/cri-dockerd")
+#: Docker's own settings of each user, where the context is that commands go to.
+_CLIENTS = ("/root/.docker/config.json", "/home/*/.docker/config.json")
+_TO_DESKTOP = re.compile(r'"currentContext"\s{0,20}:\s{0,20}"desktop-')
 _SELINUX = "/sys/fs/selinux"
 #: What a configuration says where its runtimes may be others than containerd's own, or may come from elsewhere.
 _OF_INTEREST = re.compile(r"nvidia|^[ \t]*imports\b", re.MULTILINE)
@@ -292,6 +297,12 @@ def _elsewhere(host: Host) -> Literal["snap", "desktop"] | None:
     return "desktop" if host.isdir("/opt/docker-desktop") or packages.version_of(host, "docker-desktop") else None
 
 
+def _to_desktop(host: Host) -> list[str]:
+    """Settings of users whose commands go to Docker Desktop's machine."""
+    places = [path for pattern in _CLIENTS for path in host.glob(pattern)]
+    return [path for path in places if _TO_DESKTOP.search(host.read(path, limit=_LIMIT) or "")][:100]
+
+
 def _kubernetes(host: Host) -> Kubernetes | None:
     """A Kubernetes that brings a containerd of its own."""
     for name in ("k3s", "rke2"):
@@ -339,6 +350,8 @@ def observe(host: Host, shown: Mapping[str, Mapping[str, str]], *, images: bool 
             "added": _added(host),
             "config_loaded": _config_loaded(host, "docker", active, fields, [_DAEMON_JSON]),
             "elsewhere": _elsewhere(host),
+            "to_desktop": _to_desktop(host),
+            "serves_kubelet": host.exists(_KUBELET) and any(map(host.exists, _CRI_DOCKERD)),
         },
         "kubernetes": _kubernetes(host),
         "toolkit": {"version": _version(host, "nvidia-container-toolkit", "nvidia-container-toolkit-base")},

@@ -42,6 +42,8 @@ _NO_PROGRAM = re.compile(
     r"^(?:\S*/)?(?:ba|da)?sh: (?:[^:]{1,20} )?\d{1,6}: [\w+.-]{1,40}: "
     r"|^make(?:\[\d{1,3}\])?: [\w+.-]{1,40}: No such file or directory"
 )
+# What NVIDIA's own tests before the build say (conftest.sh), and the kernel's Makefile: that ends it long before the last lines.
+_TEST = re.compile(r"^(?:ERROR: |\*\*\* (?!\[)|.{1,80}\bcheck failed[:.]?$|Unable to \w+ )")
 # Neither the disk nor the memory had room, or the compiler was killed for it.
 _NO_ROOM = (
     "No space left on device|Cannot allocate memory|Killed",
@@ -80,7 +82,7 @@ def failed_build(text: str, path: str) -> FailedBuild | None:
     lines = [line[:_LINE] for line in text.splitlines() if line.strip()]
     transient = _TRANSIENT.search(text) is not None
     refused = [line for line in lines if _COMPILER.search(line)]
-    errors = [line for line in lines if _NO_PROGRAM.search(line)]
+    errors = [line for line in lines if _NO_PROGRAM.search(line) or _TEST.search(line)]
     errors += [line for line in lines if _COMPILER.search(line) or _MAKE.search(line)]
     return {
         "module": place[1],

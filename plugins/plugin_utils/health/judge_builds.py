@@ -41,6 +41,7 @@ class _Told(NamedTuple):
     remedy: str
 
 
+_ANOTHER_COMPILER = "the compiler is another one than that which built the kernel"
 _HEADERS = (
     "install the headers of that kernel again (apt-get install --reinstall linux-headers-{kernel}, or dnf reinstall "
     "kernel-devel-{kernel})"
@@ -82,8 +83,9 @@ _TOLD = (
     ),
     _Told(
         r"incompatible gcc/plugin versions|Compiler version check failed|code model kernel does not support PIC mode",
-        "the compiler is another one than that which built the kernel",
-        "install the compiler that /proc/version names for it, and its plugin headers (gcc-NN-plugin-dev)",
+        _ANOTHER_COMPILER,
+        "install the compiler that built it (CONFIG_CC_VERSION_TEXT in /boot/config-{kernel}), and its plugin headers (gcc-NN-plugin-dev); where "
+        "the last numbers alone differ, IGNORE_CC_MISMATCH=1 in the environment of dkms builds it all the same",
     ),
     _Told(
         r"'-mllvm'|'-f(?:split-lto-unit|lto=thin)'|-mretpoline-external-thunk|ld\.lld: (?:not found|command not found|No such file)",
@@ -171,6 +173,8 @@ def _build_reason(view: View, build: FailedBuild, kept: Sequence[str]) -> str:
         text += f": the compiler is older than {_built_with(view, build) or 'the one'} that the kernel was built with"
     elif told and not lacking:
         text += f": {told[0].cause}"
+        built_with = _built_with(view, build) if told[0].cause == _ANOTHER_COMPILER else None
+        text += f" ({built_with})" if built_with else ""
     elif build["compiler"]:
         text += ": the source of this driver does not go with that kernel"
     if kernel == view.get("kernel.next"):

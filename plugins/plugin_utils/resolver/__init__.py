@@ -86,7 +86,18 @@ _GIVEN = (
 )
 
 # Conflicts that another system does not solve.
-_OF_CARDS = ("driver.card", "driver.cards", "cuda.cards", "frameworks.card", "frameworks.cards")
+_ON_ANY_SYSTEM = frozenset(
+    {
+        "driver.card",
+        "driver.cards",
+        "cuda.cards",
+        "container-toolkit.image",
+        *(
+            f"frameworks.{what}"
+            for what in ("card", "cards", "release", "companions", "together", "partner", "project")
+        ),
+    }
+)
 
 # Rules that are older than this many days miss drivers and wheels that people ask for.
 OLD = 90
@@ -223,20 +234,17 @@ def _decide(machine: Machine, wish: Wish, rules: Rules, log: Log) -> Stack:
 
 
 def _system(machine: Machine, wish: Wish, log: Log) -> Row:
-    """Return the row of the system. Raises Unresolved for one that is not served, with what the cards would not have on another one."""
+    """Return the row of the system. Raises Unresolved for one that is not served, behind what could not be had on another one either."""
     try:
         return systems.find(machine, log.rules)
     except Unresolved as error:
         if log.trial or not machine.cards:
             raise
-        served = next(row for row in log.rules["systems"]["rows"] if row["confirmed"])
+        served = systems.nearest(machine.os, log.rules)
         elsewhere = replace(machine, os=served["os"], derived=None, kernel=served["kernel"], glibc=served["glibc"])
-        against: list[Entry] = []
-        try:
-            _decide(elsewhere, wish, log.rules, Log(log.rules))
-        except Unresolved as other:
-            against = [entry for entry in other.conflicts if entry["rule"] in _OF_CARDS]
-        raise Unresolved(*error.conflicts, *against) from None
+        answer = resolve(elsewhere, wish, log.rules)
+        against = [each for each in answer.get("conflicts", ()) if each["rule"] in _ON_ANY_SYSTEM]
+        raise Unresolved(*against, *error.conflicts) from None
 
 
 def _of_host(machine: Machine, wish: Wish, system: Row, stack: Stack, log: Log) -> None:

@@ -82,7 +82,8 @@ def nearest_first(wished: Collection[str], released: Sequence[str]) -> list[tupl
 
 def parts(wish: Wish, machine: Machine, rules: Rules) -> list[Part]:
     """Return the parts of a wish that say which version or kind, in the order in which they are kept longest."""
-    found = [_framework(each, rules) for each in wish.frameworks if each.specifier or each.variant]
+    named = [_for_cards(each) if machine.cards else each for each in wish.frameworks]
+    found = [_framework(each, rules) for each in named if each.specifier or each.variant]
     own = machine.pythons[0] if machine.pythons and not wish.pythons else None
     python = wish.python or own
     if python and wish.frameworks:
@@ -103,6 +104,16 @@ def parts(wish: Wish, machine: Machine, rules: Rules) -> list[Part]:
 
 
 # frameworks --------------------------------------------------------------------------------------------
+
+
+def _for_cards(wished: FrameworkWish) -> FrameworkWish:
+    """Return a framework of a project's file as that has to name it for cards."""
+    variant = ABOUT[wished.name].for_cards
+    return (
+        replace(wished, variant=variant)
+        if variant and wished.origin and wished.specifier and not wished.variant
+        else wished
+    )
 
 
 def _framework(wished: FrameworkWish, rules: Rules) -> Part:

@@ -46,6 +46,13 @@ def find(machine: Machine, rules: Rules) -> Row:
     return {**row, "name": derived["name"]} if derived else row
 
 
+def nearest(name: str, rules: Rules) -> Row:
+    """Return the row of the system that is nearest to one that is not served: of the same kind, else the first."""
+    rows: list[Row] = rules["systems"]["rows"]
+    near = _near(name, rows)
+    return next(row for row in rows if row["os"] == near or (near is None and row["confirmed"]))
+
+
 def _near(name: str, rows: Sequence[Row]) -> str | None:
     """Return the release next to one that is not served, of the same system: ubuntu-24.04 for ubuntu-24 and ubuntu-24.10, the newest where
     none is named; None for a system of which none is.

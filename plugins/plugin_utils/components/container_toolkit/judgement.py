@@ -85,6 +85,8 @@ def judge(view: View, stack: Stack) -> list[Check]:
         *_packages(view, cast("Docker", docker)),
         *_runtime(view, of_docker=engine == "docker" or bool(docker.get("active"))),
         *([_containerd(view)] if engine == "containerd" or _serves_nobody(view) else []),
+        *_to_desktop(cast("Docker", docker)),
+        *_pods_of_docker(view, cast("Docker", docker)),
         *_kubernetes(view),
         *_control_groups(view),
         *([_cdi(view, engine), _links(view)] if toolkit is not None else _left(view)),
@@ -147,6 +149,35 @@ def _denied(view: View, *, podman: bool) -> Iterator[Check]:
         action="configure",
         remedy="sudo setsebool -P container_use_devices on; or start containers with --security-opt label=disable",
     )
+
+
+def _to_desktop(docker: Docker) -> Iterator[Check]:
+    """The commands of users go to this system's Docker, which has the cards."""
+    users = docker.get("to_desktop")
+    if users and docker["installed"]:
+        yield _warned(
+            "container.docker",
+            f"docker of who has {', '.join(users)} asks Docker Desktop (context desktop-linux), whose containers run in a virtual machine "
+            "that has no card and no driver",
+            "docker context use default, as that user; or remove docker-desktop",
+        )
+
+
+def _pods_of_docker(view: View, docker: Docker) -> Iterator[Check]:
+    """A kubelet names no runtime to Docker: pods, the device plugin's too, get the default one."""
+    written = docker.get("daemon_json")
+    if not docker.get("serves_kubelet") or not of_docker.has_runtime(docker) or not isinstance(written, Mapping):
+        return
+    default = written.get("default-runtime", "runc")
+    by_plugin = (view.get("containers.containerd") or {}).get("device_plugin")
+    if default != "nvidia" and not by_plugin:
+        yield _warned(
+            "container.docker",
+            f"a kubelet asks Docker here (cri-dockerd), and Docker's default runtime is {default}: pods get no card, and NVIDIA's device "
+            "plugin finds no library of the driver",
+            'gpuwright up -e container_toolkit_default_runtime=true ("default-runtime": "nvidia" in /etc/docker/daemon.json), which '
+            "restarts Docker",
+        )
 
 
 def _kubernetes(view: View) -> Iterator[Check]:

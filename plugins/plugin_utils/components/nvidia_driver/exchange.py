@@ -48,7 +48,12 @@ def replaced(facts: Facts, driver: DriverStack) -> dict[str, str]:
 def reason(facts: Facts, driver: DriverStack) -> str:
     """Why the set is exchanged, for a person."""
     there = facts["driver"]["source"] or "an unknown source"
-    return f"the packages of {there} give way to those of {driver['source']}, branch {driver['branch']}"
+    builds = filter(None, map(_BUILD.search, _old(facts).values()))
+    branches = sorted({numeric_version.major(found[0]) for found in builds})
+    of_branches = f"branch {' and '.join(branches)}" if branches else "the driver"
+    return (
+        f"the packages of {of_branches} ({there}) give way to those of branch {driver['branch']} ({driver['source']})"
+    )
 
 
 def addresses(stack: Stack) -> list[str]:

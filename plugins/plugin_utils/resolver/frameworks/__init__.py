@@ -616,6 +616,9 @@ def _no_release(framework: FrameworkWish, machine: Machine, place: companions.Pl
         exact, beside = required.exact(f"{title}{framework.specifier}"), [*limits.required, *limits.wished]
         for each in companions.bound(title, exact, place, beside, log.rules) if exact else ():
             text, source = f"{text}; it {each.text}", log.cite("companions", each.row)
+    about = FRAMEWORKS[framework.name].ABOUT
+    if machine.cards and framework.origin and about.for_cards and not framework.variant:
+        text += f"; {about.package} is the build for the processor alone, {title} the one with CUDA"
     card = _never_served(framework.name, [offer for offers in releases for offer in offers], machine, log)
     if card:
         text = f"no release of {title} that is known has code for the {card.name} (compute capability {card.compute_capability}); {text}"

@@ -54,13 +54,16 @@ def card_reasons(offer: Offer, cards: Sequence[Card], arch: str, log: Log) -> li
 
 def contents(offer: Offer, platform: Platform, wish: Wish, log: Log) -> Contents:
     """Return what is installed, from the host's own index."""
-    del wish
     row = offer.release_row
     found: Contents = {"requirements": [f"onnxruntime=={offer.version}"], "constraints": [], "cudnn": None}
     if offer.cuda:
         major, source = row["cuda_major"], log.cite("onnxruntime", row)
         text = f"{offer.title} finds the CUDA of its environment after onnxruntime.preload_dlls()"
         log.decided("frameworks.preload", text, log.cite("onnxruntime", offer.row))
+        for each in wish.frameworks:
+            if each.name == ABOUT.name and each.origin and not each.variant:
+                plain = f"{each.text} is the build for the processor alone: onnxruntime-gpu takes its place"
+                log.decided("frameworks.for-cards", plain, source)
         found["requirements"] = [f"onnxruntime-gpu[{','.join(row['extras'])}]=={offer.version}"]
         found["constraints"] = pins.constraints(row["requires"], major, platform, log.rules)
         found["cudnn"] = pins.explain_cudnn(offer.title, row["requires"]["cudnn"], major, platform, source, log)
