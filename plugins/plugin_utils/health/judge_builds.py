@@ -84,8 +84,8 @@ _TOLD = (
     _Told(
         r"incompatible gcc/plugin versions|Compiler version check failed|code model kernel does not support PIC mode",
         _ANOTHER_COMPILER,
-        "install the compiler that built it (CONFIG_CC_VERSION_TEXT in /boot/config-{kernel}), and its plugin headers (gcc-NN-plugin-dev); where "
-        "the last numbers alone differ, IGNORE_CC_MISMATCH=1 in the environment of dkms builds it all the same",
+        "install the compiler that built it (CONFIG_CC_VERSION_TEXT in /boot/config-{kernel}), and its plugin headers "
+        "(gcc-NN-plugin-dev); where the last numbers alone differ, IGNORE_CC_MISMATCH=1 in the environment of dkms builds it all the same",
     ),
     _Told(
         r"'-mllvm'|'-f(?:split-lto-unit|lto=thin)'|-mretpoline-external-thunk|ld\.lld: (?:not found|command not found|No such file)",

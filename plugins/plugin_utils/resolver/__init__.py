@@ -234,7 +234,7 @@ def _decide(machine: Machine, wish: Wish, rules: Rules, log: Log) -> Stack:
 
 
 def _system(machine: Machine, wish: Wish, log: Log) -> Row:
-    """Return the row of the system. Raises Unresolved for one that is not served, behind what could not be had on another one either."""
+    """Return the row of the system. Raises Unresolved for one that is not served, with what could not be had on another one either."""
     try:
         return systems.find(machine, log.rules)
     except Unresolved as error:
@@ -244,7 +244,7 @@ def _system(machine: Machine, wish: Wish, log: Log) -> Row:
         elsewhere = replace(machine, os=served["os"], derived=None, kernel=served["kernel"], glibc=served["glibc"])
         answer = resolve(elsewhere, wish, log.rules)
         against = [each for each in answer.get("conflicts", ()) if each["rule"] in _ON_ANY_SYSTEM]
-        raise Unresolved(*against, *error.conflicts) from None
+        raise Unresolved(*error.conflicts, *against) from None
 
 
 def _of_host(machine: Machine, wish: Wish, system: Row, stack: Stack, log: Log) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 from gpuwright.sizing import engines, formats, memory
 from gpuwright.sizing.cards import IN_A_MACHINE, network
-from gpuwright.sizing.units import GIB
+from gpuwright.sizing.units import GIB, at_least_one
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -53,7 +53,7 @@ def _other_jobs(job: Job) -> Iterator[tuple[str, str, Job]]:
         yield from _other_inference(job)
     else:
         yield from _other_training(job)
-    half = max(job.context // 2, 1)
+    half = at_least_one(job.context // 2)
     yield f"half the context ({half} tokens)", f"--context {half}", replace(job, context=half)
 
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from gpuwright.sizing.units import at_least_one
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -448,10 +450,10 @@ def typical(name: str, told: float) -> Architecture:
     layers · hidden² · 12 is the number of parameters, and hidden is 128 times the layers (Llama 2 7B: 32 layers, 4096). The MLP is 8/3
     as wide as the model, heads are 128 wide. From 10 B on eight of them have keys and values, as in all such models since Llama 2 70B.
     """
-    layers = max(round((told / (12 * 128**2)) ** (1 / 3)), 1)
+    layers = at_least_one(round((told / (12 * 128**2)) ** (1 / 3)))
     hidden = max(64 * round(math.sqrt(told / (12 * layers)) / 64), 64)
     grouped = told > _GROUPED
-    heads = 8 * round(hidden / 1024) if grouped else max(hidden // 128, 1)
+    heads = 8 * round(hidden / 1024) if grouped else at_least_one(hidden // 128)
     hidden = heads * 128 if grouped else hidden
     return Architecture(
         name=name,
@@ -459,7 +461,7 @@ def typical(name: str, told: float) -> Architecture:
         hidden=hidden,
         heads=heads,
         kv_heads=8 if grouped else heads,
-        head_dim=max(hidden // heads, 1),
+        head_dim=at_least_one(hidden // heads),
         intermediate=max(64 * round(hidden * 8 / 3 / 64), 64),
         vocabulary=32_000,
         told=told,

@@ -9,6 +9,7 @@ from gpuwright import given
 from gpuwright.errors import BadInput
 from gpuwright.sizing import tables, towers, unusual
 from gpuwright.sizing.architecture import Architecture, Experts, Full, Latent, Recurrent
+from gpuwright.sizing.units import at_least_one, excerpt
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -150,7 +151,7 @@ class _Reader:
         if heads > hidden:
             raise self._wrong(_HEADS[0], heads, f"no more than {hidden}")
         context = self._number(*_CONTEXT, default=0)
-        head = self._number(*_HEAD, default=max(hidden // heads, 1))
+        head = self._number(*_HEAD, default=at_least_one(hidden // heads))
         intermediate = self._number(*_INTERMEDIATE, default=self._number("expansion_ratio", default=4) * hidden)
         experts = self._experts(intermediate, layers)
         window, windowed = self._window(layers)
@@ -211,7 +212,7 @@ class _Reader:
         return value
 
     def _wrong(self, key: str, value: object, expected: str) -> BadInput:
-        return BadInput(f"{self._name}: {key} has to be {expected}, found {str(value)[:40]!r}")
+        return BadInput(f"{self._name}: {key} has to be {expected}, found {excerpt(value)}")
 
     def _said(self, keys: tuple[str, ...], flag: str) -> bool:
         """What the file says of a bias where its family lets it, else what the family has."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from gpuwright.sizing import tables
 from gpuwright.sizing.cards import IN_A_MACHINE
 from gpuwright.sizing.figures import Range, exactly
+from gpuwright.sizing.units import at_least_one
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -77,7 +78,7 @@ class Rent:
 
     def _terms(self, months: int) -> Range:
         term = MONTHS_A_YEAR * self.years
-        return exactly(self.rate * hours(term) * max(math.ceil(months / term), 1))
+        return exactly(self.rate * hours(term) * at_least_one(math.ceil(months / term)))
 
     @property
     def again(self) -> Range:

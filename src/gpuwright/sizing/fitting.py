@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from gpuwright.errors import BadInput
 from gpuwright.sizing import architecture, engines, formats, layout, memory, timing
 from gpuwright.sizing.cards import IN_A_MACHINE
+from gpuwright.sizing.units import at_least_one
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -135,7 +136,7 @@ def _laid(wanted: Wanted, number: int) -> Iterator[tuple[Layout, Job, Memory]]:
             if job.batch
             else replace(job, batch=plan.data * job.micro * (4 * plan.pipeline if plan.pipeline > 1 else 1))
         )
-        given = replace(asked, micro=max(min(asked.micro, asked.batch // plan.data), 1))
+        given = replace(asked, micro=at_least_one(min(asked.micro, asked.batch // plan.data)))
         yield plan, given, memory.training(shape, given, plan)
 
 

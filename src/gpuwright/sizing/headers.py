@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, BinaryIO, TypeGuard
 
 from gpuwright import given
 from gpuwright.errors import BadInput
+from gpuwright.sizing.units import excerpt
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -111,7 +112,7 @@ def safetensors(path: Path) -> Head:
 
 
 def _safetensor(path: Path, name: str, entry: object) -> Tensor:
-    wrong = BadInput(f"{path} is broken: its head does not say what tensor {name[:60]!r} is")
+    wrong = BadInput(f"{path} is broken: its head does not say what tensor {excerpt(name)} is")
     if not isinstance(entry, dict):
         raise wrong
     bits, shape, offsets = _SAFETENSORS.get(str(entry.get("dtype"))), entry.get("shape"), entry.get("data_offsets")
@@ -162,14 +163,14 @@ def gguf(path: Path) -> Head:
 def _gguf_tensor(reader: _Reader, path: Path) -> Tensor:
     name, dimensions = reader.text(), reader.number("I")
     if dimensions > _MOST_DIMENSIONS:
-        raise BadInput(f"{path} is broken: tensor {name[:60]!r} has {dimensions} dimensions")
+        raise BadInput(f"{path} is broken: tensor {excerpt(name)} has {dimensions} dimensions")
     shape = tuple(reader.number("Q") for _ in range(dimensions))
     kind, _offset = reader.number("I"), reader.number("Q")
     if kind not in _GGUF:
-        raise BadInput(f"{path}: tensor {name[:60]!r} is of type {kind}, which is not known")
+        raise BadInput(f"{path}: tensor {excerpt(name)} is of type {kind}, which is not known")
     called, block, size = _GGUF[kind]
     if shape and shape[0] % block:
-        raise BadInput(f"{path} is broken: rows of tensor {name[:60]!r} are no whole blocks of {called}")
+        raise BadInput(f"{path} is broken: rows of tensor {excerpt(name)} are no whole blocks of {called}")
     return Tensor(name, called, shape, math.prod(shape) // block * size)
 
 

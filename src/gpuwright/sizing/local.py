@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from gpuwright.errors import BadInput
 from gpuwright.sizing import architecture, config, files, formats, quantization
 from gpuwright.sizing.architecture import Architecture, Experts, Kept, typical
+from gpuwright.sizing.units import at_least_one, excerpt
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -109,9 +110,7 @@ class _Gguf:
         if isinstance(found, list):
             found = max(found, default=0)
         if not isinstance(found, int) or not 0 <= found <= config.MOST:
-            raise BadInput(
-                f"{self._name}: {key} has to be a whole number up to {config.MOST}, found {str(found)[:40]!r}"
-            )
+            raise BadInput(f"{self._name}: {key} has to be a whole number up to {config.MOST}, found {excerpt(found)}")
         return int(found)
 
     def each(self, key: str) -> list[int]:
@@ -130,12 +129,12 @@ def _of_gguf(lying: Lying, name: str) -> Architecture:
     )
     if not (layers and hidden and heads):
         raise BadInput(
-            f"{name} does not say layers, their width and their heads; its architecture is {said.kind[:40]!r}"
+            f"{name} does not say layers, their width and their heads; its architecture is {excerpt(said.kind)}"
         )
-    layers = max(layers - said.number("nextn_predict_layers"), 1)
+    layers = at_least_one(layers - said.number("nextn_predict_layers"))
     tensors = {each.name: each for each in lying.tensors}
-    kv_heads = max(said.number("attention.head_count_kv", heads), 1)
-    width = said.number("attention.key_length", max(hidden // heads, 1))
+    kv_heads = at_least_one(said.number("attention.head_count_kv", heads))
+    width = said.number("attention.key_length", at_least_one(hidden // heads))
     intermediate = said.number("feed_forward_length")
     token = tensors.get("token_embd.weight")
     loaded = [each for each in lying.tensors if not ((layer := _BLOCK.match(each.name)) and int(layer[1]) >= layers)]
@@ -230,8 +229,8 @@ def _of_tensors(lying: Lying, name: str) -> Architecture:
         name=name,
         layers=len(layers),
         hidden=hidden,
-        heads=max(queries.shape[0] // width, 1),
-        kv_heads=max(keys.shape[0] // width, 1),
+        heads=at_least_one(queries.shape[0] // width),
+        kv_heads=at_least_one(keys.shape[0] // width),
         head_dim=width,
         intermediate=up.shape[0],
         vocabulary=words,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from gpuwright import console
 from gpuwright.sizing import architecture, engines, formats, likeness
-from gpuwright.sizing.units import GIB, sequences
+from gpuwright.sizing.units import GIB, at_least_one, sequences
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -221,7 +221,7 @@ def _stage(shape: Architecture, job: Training, layout: Layout, *, first: bool, l
             "copies in the width of the products, and layers that are gathered",
         ),
     ]
-    flying = min(layout.pipeline, max(job.batch // (layout.data * job.micro), 1)) if first else 1
+    flying = min(layout.pipeline, at_least_one(job.batch // (layout.data * job.micro))) if first else 1
     layers = math.ceil(shape.layers / layout.pipeline)
     kept = activations(shape, job, layers=layers * flying, last=last) * job.micro * job.context / layout.tensor
     loss = 8 * shape.vocabulary * job.micro * job.context / layout.tensor if last else 0.0
@@ -390,7 +390,7 @@ def _through(shape: Architecture, width: int, job: Training) -> float:
     # A gate keeps itself, what its activation made of it, what it is multiplied by, and the product.
     tensors = (1 if job.fused else 2) + (kept > 0) if shape.gated else kept
     if _copied(job):
-        return float((job.scheme.compute * max(tensors, 1) + _FLOAT) * width)
+        return float((job.scheme.compute * at_least_one(tensors) + _FLOAT) * width)
     return float(job.scheme.compute * (tensors + 1) * width)
 
 

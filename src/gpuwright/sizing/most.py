@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypedDict
 
 from gpuwright.sizing import engines, memory
+from gpuwright.sizing.units import at_least_one
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,7 +45,7 @@ def most(shape: Architecture, found: Found) -> Most:
     answering = job
     batch = _largest(_WIDEST, lambda each: _answers(shape, replace(answering, batch=each), layout) <= room)
     context = _largest(longest, lambda each: _answers(shape, replace(answering, context=each), layout) <= room)
-    used = replace(job, context=max(int(job.context * _USED), 1)) if engines.called(job.engine).paged else job
+    used = replace(job, context=at_least_one(int(job.context * _USED))) if engines.called(job.engine).paged else job
     users = _largest(_WIDEST, lambda each: _answers(shape, replace(used, batch=each), layout) <= room)
     return {"batch": batch, "context": context, "users": users}
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpuwright.errors import BadInput
 from gpuwright.sizing.costing import standard_rates
+from gpuwright.sizing.units import excerpt
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -138,13 +139,13 @@ def _number(place: str, value: object, *, whole: bool = False, zero: bool = Fals
         and (0 < value <= _MOST or (zero and value == 0))
     )
     if not right or (whole and value != int(value)):  # type: ignore[call-overload]
-        raise BadInput(f"{place} has to be a {'whole ' if whole else ''}number above 0, found {str(value)[:40]!r}")
+        raise BadInput(f"{place} has to be a {'whole ' if whole else ''}number above 0, found {excerpt(value)}")
     return int(value) if whole else float(value)  # type: ignore[call-overload, arg-type]
 
 
 def _truth(place: str, value: object) -> bool:
     if value is not None and not isinstance(value, bool):
-        raise BadInput(f"{place} has to be true or false, found {str(value)[:40]!r}")
+        raise BadInput(f"{place} has to be true or false, found {excerpt(value)}")
     return bool(value)
 
 
@@ -154,6 +155,4 @@ def _day(place: str, value: object, today: date) -> str:
     try:
         return date.fromisoformat(str(value)).isoformat()
     except ValueError:
-        raise BadInput(
-            f"{place}: date has to be a day, found {str(value)[:40]!r}", ["for example 2026-11-01"]
-        ) from None
+        raise BadInput(f"{place}: date has to be a day, found {excerpt(value)}", ["for example 2026-11-01"]) from None

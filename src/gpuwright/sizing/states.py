@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from gpuwright.errors import BadInput
 from gpuwright.sizing import architecture
 from gpuwright.sizing.architecture import Architecture, Kept, Recurrent
+from gpuwright.sizing.units import at_least_one, excerpt
 
 Config = dict[str, object]
 
@@ -48,7 +49,7 @@ def read(shape: Architecture, config: Config, name: str) -> Architecture | None:
         head = said.whole("head_dim", 64)
         mixer = _scan(
             shape,
-            max(inner // head, 1),
+            at_least_one(inner // head),
             head,
             said.whole("n_groups", 8),
             said.whole("state_size", 128),
@@ -81,7 +82,7 @@ class _Said:
         found = self.config.get(key)
         found = usual if found in (None, "auto") else found
         if isinstance(found, bool) or not isinstance(found, int) or not least <= found <= 1_000_000:
-            raise BadInput(f"{self.name}: {key} has to be a whole number from {least} on, found {str(found)[:40]!r}")
+            raise BadInput(f"{self.name}: {key} has to be a whole number from {least} on, found {excerpt(found)}")
         return found
 
     def kinds(self, layers: int, *keys: str) -> Counter[str]:
@@ -213,7 +214,7 @@ def _zamba(shape: Architecture, said: _Said) -> Architecture:
     mixer = _scan(
         shape,
         heads,
-        max(inner // heads, 1),
+        at_least_one(inner // heads),
         said.whole("mamba_ngroups", 1),
         said.whole("mamba_d_state", 64),
         said.whole("mamba_d_conv", 4),
@@ -236,7 +237,7 @@ def _rwkv(shape: Architecture, said: _Said) -> Architecture:
     decay, rate, gate, value = (said.whole(f"{name}_low_rank_dim", most) for name, most in usual.items())
     matrices = 4 * hidden * hidden + 2 * hidden * (decay + rate + gate + value) + 2 * hidden * shape.intermediate
     # And 19 vectors with its norms, of which one is counted for each layer; the first has no value of a layer before it, and a norm more.
-    mixer = _Mixer(matrices + 18 * hidden, max(hidden // head, 1), head * head + 2 * head)
+    mixer = _Mixer(matrices + 18 * hidden, at_least_one(hidden // head), head * head + 2 * head)
     return _made(shape, mixer, Counter(mamba=shape.layers), more=2 * hidden - 2 * hidden * value)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gpuwright.sizing import architecture, engines, formats, memory, tables
 from gpuwright.sizing.cards import IN_A_MACHINE
 from gpuwright.sizing.figures import Range
-from gpuwright.sizing.units import GB
+from gpuwright.sizing.units import GB, at_least_one
 
 if TYPE_CHECKING:
     from gpuwright.sizing.architecture import Architecture
@@ -110,7 +110,7 @@ def waiting(job: Training, layout: Layout) -> float:
 
     Of p stages and m micro-batches they are idle (p - 1) / m of the time in which they compute (GPipe, arXiv:1811.06965).
     """
-    turns = max(job.batch // (layout.data * job.micro), 1)
+    turns = at_least_one(job.batch // (layout.data * job.micro))
     return max((1 + (layout.pipeline - 1) / turns) / (1 + _IDLE), 1.0)
 
 
@@ -132,7 +132,7 @@ def _data_bytes(shape: Architecture, job: Training, layout: Layout) -> float:
     sent = 2 * ring * trained * job.scheme.gradient
     if layout.strategy == "zero3":
         width = formats.FORMATS["nf4"].bits / 8 if job.kind == "qlora" else job.scheme.compute
-        turns = max(job.batch // (layout.data * job.micro), 1)
+        turns = at_least_one(job.batch // (layout.data * job.micro))
         sent = ring * (trained * job.scheme.gradient + 2 * turns * whole * width)
     return sent / layout.model
 
@@ -221,7 +221,7 @@ def _copies(shape: Architecture, engine: Engine) -> float:
     Once, or where the engine repeats them for each head of queries: read and written as the cache grows, read once more, written and
     read for each of these heads (`torch.cat` and `repeat_kv` of transformers).
     """
-    return 3 + 2 * shape.heads / max(shape.kv_heads, 1) if engine.repeats else 1.0
+    return 3 + 2 * shape.heads / at_least_one(shape.kv_heads) if engine.repeats else 1.0
 
 
 def _started(shape: Architecture, card: Card, engine: Engine) -> float:

@@ -1,4 +1,4 @@
-"""Numbers as people write them: `7B`, `1.5T`, `8k`, `25 GiB`."""
+"""Numbers as people write them (`7B`, `1.5T`, `8k`, `25 GiB`), and what is wrong with them."""
 
 from __future__ import annotations
 
@@ -19,6 +19,16 @@ _TOKENS = {"": 1, "k": 2**10, "m": 2**20}
 #: No question has a larger number in it; what is above is a slip of the finger.
 MOST = 1e18
 _NUMBER = re.compile(r"(\d{1,20}(?:\.\d{1,12})?(?:e\+?\d{1,2})?)\s*([a-z]?)", re.IGNORECASE | re.ASCII)
+
+
+def at_least_one(number: int) -> int:
+    """What has no half of it: a head, a layer, a turn."""
+    return max(number, 1)
+
+
+def excerpt(found: object) -> str:
+    """What stands where something else has to: in quotation marks, and not longer than a line of a message bears."""
+    return repr(str(found)[:40])
 
 
 def count(text: str, what: str) -> float:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from gpuwright.errors import BadInput
 from gpuwright.sizing import architecture, states
 from gpuwright.sizing.architecture import Architecture, Experts, Full, Kept
+from gpuwright.sizing.units import at_least_one, excerpt
 
 Config = dict[str, object]
 _Reader = Callable[[Architecture, Config, str], Architecture]
@@ -40,7 +41,7 @@ def read(shape: Architecture, config: Config, name: str) -> Architecture:
 def _whole(config: Config, key: str, name: str) -> int:
     found = config.get(key)
     if isinstance(found, bool) or not isinstance(found, int) or not 0 < found <= 1_000_000:
-        raise BadInput(f"{name}: {key} has to be a whole number above 0, found {str(found)[:40]!r}")
+        raise BadInput(f"{name}: {key} has to be a whole number above 0, found {excerpt(found)}")
     return found
 
 
@@ -161,7 +162,7 @@ def _embedded_by_layer(shape: Architecture, config: Config) -> Architecture:
     each = 2 * shape.hidden * width + shape.hidden
     wide = borrowing * architecture.mlp(shape, shape.intermediate) if config.get("use_double_wide_mlp") else 0
     full, keeping = shape.full or Full(shape.kv_heads, shape.head_dim, shared=False), shape.layers - borrowing
-    period = round(shape.layers / max(shape.layers - shape.windowed_layers, 1))
+    period = round(shape.layers / at_least_one(shape.layers - shape.windowed_layers))
     windowed = keeping - keeping // period
     without = (shape.windowed_layers - windowed) * (2 * shape.hidden * shape.kv_heads + 1) * shape.head_dim
     without += (
@@ -190,7 +191,7 @@ def _alternating(shape: Architecture, config: Config, name: str) -> Architecture
     into = layers * width * (words + hidden) + width + 2 * (streams - 1) * hidden * hidden
     each = 2 * hidden * (rank + width) + (4 + streams) * hidden + streams**2 + streams**3
     keeping = layers - min(_whole({"num_kv_shared_layers": 15} | config, "num_kv_shared_layers", name), layers - 1)
-    wide = keeping // max(round(layers / max(layers - shape.windowed_layers, 1)), 1)
+    wide = keeping // at_least_one(round(layers / at_least_one(layers - shape.windowed_layers)))
     without = (layers - keeping) * (2 * hidden * shape.kv_heads + 1) * shape.head_dim
     kept = (
         Kept(keeping - wide, shape.kv_heads, 2 * shape.head_dim, window=shape.window),

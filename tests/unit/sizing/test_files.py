@@ -339,6 +339,11 @@ def test_parts_of_a_gguf_file_are_all_counted(tmp_path: Path) -> None:
     assert held(str(tmp_path)).of("weights") == pytest.approx(total, abs=1)
 
 
+def test_a_model_in_one_part_is_read(tmp_path: Path) -> None:
+    total = write_gguf(tmp_path / "m-00001-of-00001.gguf")
+    assert held(str(tmp_path / "m-00001-of-00001.gguf")).of("weights") == pytest.approx(total, abs=1)
+
+
 def test_more_parts_than_any_model_has_are_not_looked_for(tmp_path: Path) -> None:
     write_gguf(tmp_path / "m-00001-of-99999.gguf")
     with pytest.raises(BadInput, match="no model is in 99999 parts"):
