@@ -242,8 +242,11 @@ def _system(machine: Machine, wish: Wish, log: Log) -> Row:
             raise
         served = systems.nearest(machine.os, log.rules)
         elsewhere = replace(machine, os=served["os"], derived=None, kernel=served["kernel"], glibc=served["glibc"])
-        answer = resolve(elsewhere, wish, log.rules)
-        against = [each for each in answer.get("conflicts", ()) if each["rule"] in _ON_ANY_SYSTEM]
+        against: list[Entry] = []
+        try:
+            _decide(elsewhere, wish, log.rules, Log(log.rules))
+        except Unresolved as other:
+            against = [each for each in other.conflicts if each["rule"] in _ON_ANY_SYSTEM]
         raise Unresolved(*error.conflicts, *against) from None
 
 
