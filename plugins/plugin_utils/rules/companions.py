@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
@@ -52,11 +52,26 @@ def needs(name: str, version: str, rules: Rules) -> tuple[Need, ...]:
     return tuple(_needs(name, version, rules))
 
 
+def builds(name: str, rules: Rules) -> Mapping[str, str]:
+    """Return for which torch the makers of what the index has as a source built it: by the last release of each span."""
+    row = of(name, rules)
+    if row is None or row["there"] != "source":
+        return {}
+    pair = next((each for each in _rows("pairs", name, rules) if each["other"] == "torch"), None)
+    found: Mapping[str, str] = row.get("makers", {}).get("builds") or (pair["releases"] if pair else {})
+    return found
+
+
+def spanned(version: str, releases: Iterable[str]) -> str | None:
+    """Return the release that stands for a version: the first that is not older; None where it is newer than all."""
+    return min((each for each in releases if key(version) <= key(each)), key=key, default=None)
+
+
 def _needs(name: str, version: str, rules: Rules) -> Iterator[Need]:
     for row in _rows("pairs", name, rules):
         ends = sorted(row["releases"], key=key)
         if key(row["from_version"]) <= key(version) <= key(ends[-1]):
-            last = min((each for each in ends if key(version) <= key(each)), key=key)
+            last = spanned(version, ends) or ends[-1]
             yield Need(f"{row['other']}{row['releases'][last]}", bool(row.get("unsaid")), row)
     minor = ".".join(version.split(".")[:2])
     for row in spans(name, version, rules):

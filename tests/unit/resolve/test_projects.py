@@ -546,6 +546,52 @@ def test_what_the_index_has_no_wheels_of_is_warned_of_by_its_line(resolve: Resol
     assert "into /opt/gpuwright/project" in told[0]
 
 
+@pytest.mark.parametrize(
+    ("torch", "line", "made", "instead"),
+    [
+        (
+            "2.2.0",
+            "causal-conv1d==1.1.1",
+            "for 1.1.1 are for torch >=1.12,<2.2, not for 2.2.0",
+            "they have 1.5.0.post8",
+        ),
+        ("2.2.0", "mamba-ssm==1.1.1", "for 1.1.1 are for torch >=1.12,<2.2, not for 2.2.0", "they have 2.2.6.post2"),
+        ("2.2.0", "causal-conv1d==1.1.3", None, None),
+        ("2.4.0", "flash-attn==2.5.8", "for 2.5.8 are for torch >=1.12,<2.4, not for 2.4.0", "they have 2.8.3.post1"),
+        ("2.11.0", "mamba-ssm==2.3.2.post1", "are for torch >=2.6,<2.11, not for 2.11.0", None),
+        ("2.14.1", "causal-conv1d==1.7.0", None, None),
+        ("2.2.0", "causal-conv1d", None, None),
+    ],
+)
+def test_builds_of_a_source_for_another_torch_are_told_with_those_for_this_one(
+    resolve: Resolve, wanted: Any, torch: str, line: str, made: str | None, instead: str | None
+) -> None:
+    answer = resolve("RTX 4090", "ubuntu-24.04", wanted(requirements=f"torch=={torch}\n{line}\n"))
+    (told,) = [row["text"] for row in answer["warnings"] if row["rule"] == "frameworks.without-wheels"]
+    said, _words, remedy = told.partition(" What to do: ")
+    assert ("the wheels of its makers for" in said) == (made is not None)
+    assert made is None or made in said
+    assert ("they have" in remedy) == (instead is not None)
+    assert instead is None or remedy.endswith(instead)
+
+
+@pytest.mark.parametrize(
+    "text", ["torch==2.3.0+cpu\n", "--extra-index-url https://download.pytorch.org/whl/cpu\ntorch==2.3.0\n"]
+)
+def test_a_file_that_takes_the_build_for_the_processor_is_told_on_a_machine_with_cards(
+    resolve: Resolve, wanted: Any, text: str
+) -> None:
+    def told(word: Any) -> list[str]:
+        answer = resolve("RTX 3090", "ubuntu-22.04", word)
+        assert answer["ok"]
+        return [row["text"] for row in answer["warnings"] if row["rule"] == "frameworks.processor"]
+
+    (warning,) = told(wanted(requirements=text))
+    assert "with which no card computes" in warning
+    assert warning.endswith("out of requirements.txt: then a build for the card is chosen (cu118, cu121)")
+    assert told("torch==2.3.0+cpu") == told(wanted(requirements="torch==2.3.0\n")) == []
+
+
 def test_another_index_may_have_what_the_public_one_has_no_wheels_of(resolve: Resolve, wanted: Any) -> None:
     wish = {"gpuwright_mirrors": {"pypi": "https://index.example/simple"}}
     answer = resolve("RTX 4090", "ubuntu-24.04", wanted(requirements="torch==2.6.0\nflash-attn\n"), wish=wish)

@@ -156,6 +156,23 @@ def _of_directory(
     return [{**row, "kernel": jupyter_kernels.directory(row["path"])} for row in rows] if wish.jupyter else rows
 
 
+def _processor_alone(offer: Offer, framework: FrameworkWish, machine: Machine, log: Log) -> str:
+    """Return that a file takes the build for the processor on a machine with cards, and which builds of that release are for these."""
+    asked = replace(framework, specifier=f"=={offer.version}", variant=None)
+    offers = [each for some in FRAMEWORKS[framework.name].offers(asked, log.rules, cpu=False) for each in some]
+    fitting = [
+        each.variant
+        for each in offers
+        if not _card_reasons(framework.name, each, machine.cards, machine.arch, Log(log.rules, trial=True))
+    ]
+    known = f" ({', '.join(fitting)})" if fitting else ""
+    return (
+        f"{framework.origin} takes {offer.title} in its build for the processor alone (cpu), with which no card computes. What to do: "
+        f"take +cpu, and the index for processors (whl/cpu), out of {str(framework.origin).partition(':')[0]}: then a build for the card "
+        f"is chosen{known}"
+    )
+
+
 def _requirement(framework: FrameworkWish) -> Requirement:
     """Return a framework that is wished as what asks for its package."""
     package = FRAMEWORKS[framework.name].ABOUT.package
@@ -173,7 +190,7 @@ def _with_companions(
         for each in (*row["requirements"], *row["constraints"])
     ]
     for line in lines:
-        for text, row in companions.notices(line, rows[0]["path"], place, log.rules):
+        for text, row in companions.notices(line, rows[0]["path"], place, beside, log.rules):
             log.warn("frameworks.without-wheels", text, log.cite("companions", row))
     held = companions.constraints(lines, place, [*beside, *lines], log.rules)
     return [{**row, "constraints": [*row["constraints"], *held]} for row in rows] if held else rows
@@ -285,7 +302,7 @@ def _environment(
     limits: Limits = required.NONE,
 ) -> tuple[FrameworkEnvironment, Offer]:
     """Return the row of a framework, and the offer that was chosen."""
-    support = None if framework.variant == CPU else support
+    for_cards, support = support, None if framework.variant == CPU else support
     extended = _extended(framework, log.rules)
     beside = toolkits if extended and support else ()
     choice = _confirmed_or_not(framework, machine, wish, support, log, beside, limits)
@@ -299,6 +316,8 @@ def _environment(
             )
             text += f"{framework.name} for CUDA {numeric_version.major(beside[0])}"
         log.warn("frameworks.toolkit", text, log.cite("frameworks", extended))
+    if for_cards and machine.cards and support is None and framework.origin:
+        log.warn("frameworks.processor", _processor_alone(offer, framework, machine, log), framework.origin)
     if not offer.confirmed:
         text = f"what is known of {offer.title} is not confirmed"
         log.warn("frameworks.unconfirmed", text, log.cite(offer.table, offer.row))

@@ -352,21 +352,41 @@ def _passes_over(chosen: Chosen, place: Place, beside: Sequence[Requirement], ru
     return any(fault.unsaid for each in newer for fault in faults(chosen.name, each, place, beside, rules))
 
 
-def notices(line: Requirement, path: str, place: Place, rules: Rules) -> Iterator[tuple[str, Row]]:
-    """Yield what a person has to know of a line of a project that is no hindrance, with what is cited. ``path``: of its environment."""
+def notices(
+    line: Requirement, path: str, place: Place, beside: Sequence[Requirement], rules: Rules
+) -> Iterator[tuple[str, Row]]:
+    """Yield what a person has to know of a line of a project that is no hindrance, with what is cited. ``path``: of its environment;
+    ``beside``: what is there.
+    """
     name = required.name(line.text)
     row = companions.of(name, rules)
     lead = f"{line.origin} asks for {line.text}"
     if row and place.wheels and row["there"] == "source":
-        own = "Put a wheel of it on an index that you name in gpuwright_mirrors ({pypi: URL})"
+        own = "put a wheel of it on an index that you name in gpuwright_mirrors ({pypi: URL})"
         later = f"leave the line out and install it into {path} when that is there{_from_makers(row)}"
-        yield f"{lead}: {index_has(name, row)}. {own}, or {later}", row
+        lack, instead = _made_for_another(line, beside, rules)
+        yield f"{lead}: {index_has(name, row)}{lack}. What to do: {own}, or {later}{instead}", row
     elif row and place.wheels and row["there"] in ("processor", "ended"):
-        yield f"{lead}: {index_has(name, row)}. {_capital(_by_itself(line, row))}", row
+        yield f"{lead}: {index_has(name, row)}. What to do: {_by_itself(line, row)}", row
     chosen = choose(line.text, place, (), rules)
     for fault in chosen.faults if chosen else ():
         if fault.installs:
             yield f"{lead}: {name} {chosen.version if chosen else ''} {fault.text}", fault.row
+
+
+def _made_for_another(line: Requirement, beside: Sequence[Requirement], rules: Rules) -> tuple[str, str]:
+    """Return that the makers' builds of a pinned release are for another torch than the one that is there, and what they have for that."""
+    builds, version = companions.builds(required.name(line.text), rules), required.exact(line.text)
+    pin = next(
+        (each.text for each in beside if required.name(each.text) == "torch" and required.exact(each.text)), None
+    )
+    last = companions.spanned(version, builds) if version and pin else None
+    torch = (required.exact(pin or "") or "").partition("+")[0]
+    if last is None or specifiers.matches(torch, builds[last]):
+        return "", ""
+    fitting = [each for each in builds if specifiers.matches(torch, builds[each])]
+    lack = f", and the wheels of its makers for {version} are for torch {builds[last]}, not for {torch}"
+    return lack, f"; for torch {torch} they have {max(fitting, key=companions.key)}" if fitting else ""
 
 
 def _from_makers(row: Row) -> str:
@@ -400,10 +420,6 @@ def _filled(text: str, line: Requirement) -> str:
     name = required.name(line.text)
     text = text.replace("{plain}", name.rpartition("-cu")[0] or name).replace("{name}", name)
     return text.replace("{pip}", "python -m pip").replace("of CUDA {major}", "of the CUDA of torch")
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
 
 
 # what the index has of it -----------------------------------------------------------------------------------
