@@ -768,6 +768,15 @@ class ToolkitRecord(TypedDict):
     """Whether packages brought something into that directory; null where their manager did not tell"""
 
 
+class VisibleCards(TypedDict):
+    """Cards that CUDA shows every login."""
+
+    file: str
+    """File that says so"""
+    value: str
+    """CUDA_VISIBLE_DEVICES"""
+
+
 class ArchiveRecord(TypedDict):
     """Library that gpuwright put into a toolkit."""
 
@@ -819,6 +828,8 @@ class _Cuda(TypedDict):
 class Cuda(_Cuda, total=False):
     """CUDA toolkits and cuDNN."""
 
+    visible: list[VisibleCards]
+    """Files for all users that say which cards CUDA shows; absent where none does"""
     on_path: list[str]
     """Files for all users that put a toolkit below /usr/local into PATH; absent where none does"""
 

@@ -448,6 +448,11 @@ facts:
           returned: always
           type: list
           elements: dict
+        visible:
+          description: "Files for all users that say which cards CUDA shows; absent where none does."
+          returned: where it applies
+          type: list
+          elements: dict
         on_path:
           description: "Files for all users that put a toolkit below /usr/local into PATH; absent where none does."
           returned: where it applies

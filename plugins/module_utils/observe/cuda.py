@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         Toolkit,
         ToolkitRecord,
         ToolkitState,
+        VisibleCards,
     )
 
 #: The toolkit that is taken where none is named.
@@ -48,6 +49,10 @@ _STATES: Mapping[str, ToolkitState] = {"begun": "begun", "staged": "staged", "do
 _OURS = "Written by gpuwright (role cuda)"
 # "export PATH=/usr/local/cuda/bin:$PATH"; what reads the directory from a variable is none that can be seen.
 _ON_PATH = re.compile(r"^[^#\n]*\bPATH=[^#\n]*/usr/local/cuda[\w.-]*/bin", re.MULTILINE)
+# What stands in a condition is indented, and not for everybody.
+_VISIBLE = re.compile(
+    r"""^(?:export[ \t]+)?CUDA_VISIBLE_DEVICES=(["']?)([A-Za-z0-9,/_. -]{0,400})\1[ \t]*(?:[;#].*)?$""", re.MULTILINE
+)
 _MOST_FILES = 20
 _CUDNN_PACKAGE = re.compile(r"^libcudnn(\d+)(?:-cuda-(\d+))?$")
 
@@ -227,8 +232,22 @@ def modulefiles(host: Host) -> Modulefiles:
 
 def on_path(host: Host) -> list[str]:
     """The files of every login that put a toolkit below /usr/local into PATH."""
-    paths = ["/etc/environment", "/etc/profile", "/etc/bash.bashrc", "/etc/bashrc", *host.glob("/etc/profile.d/*.sh")]
-    return [path for path in paths if _ON_PATH.search(host.read(path) or "")][:_MOST_FILES]
+    return [path for path in _of_logins(host) if _ON_PATH.search(host.read(path) or "")][:_MOST_FILES]
+
+
+def _of_logins(host: Host) -> list[str]:
+    """The files from which every login has its variables."""
+    return ["/etc/environment", "/etc/profile", "/etc/bash.bashrc", "/etc/bashrc", *host.glob("/etc/profile.d/*.sh")]
+
+
+def visible(host: Host) -> list[VisibleCards]:
+    """What every login has in CUDA_VISIBLE_DEVICES, by the files that say so: the last line of each counts."""
+    said: list[VisibleCards] = []
+    for path in _of_logins(host):
+        found = _VISIBLE.findall(host.read(path) or "")
+        if found:
+            said.append({"file": path, "value": str(found[-1][1])})
+    return said[:_MOST_FILES]
 
 
 def observe(host: Host) -> Cuda:
@@ -244,4 +263,7 @@ def observe(host: Host) -> Cuda:
     leading = on_path(host)
     if leading:
         seen["on_path"] = leading
+    shown = visible(host)
+    if shown:
+        seen["visible"] = shown
     return seen

@@ -6,16 +6,18 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from functools import partial
+from itertools import takewhile
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, numeric_version
+from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, numeric_version, words
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import own_units
 
 from ..components.view import View
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Card, DeviceNode, FoundLibrary
@@ -155,6 +157,36 @@ def judge_toolkits(view: View) -> Iterator[Check]:
         action="configure",
         remedy=f"sudo apt-get remove nvidia-cuda-toolkit; or put the other one first for all users: echo 'export PATH={link}/bin:$PATH' | "
         "sudo tee /etc/profile.d/cuda.sh, and log in again",
+    )
+
+
+def judge_visible(view: View) -> Iterator[Check]:
+    """What every login has in CUDA_VISIBLE_DEVICES names cards that are there: CUDA shows those before the first that is none."""
+    cards = (view.get("smi.data") or {}).get("gpus") or ()
+    said = view.get("cuda.visible") if cards else None
+    for each in said or ():
+        places = [place.strip() for place in each["value"].split(",")]
+        shown = list(takewhile(partial(_names_a_card, cards=cards), places))
+        found = f"CUDA shows programs {len(shown)} of {words.count(len(cards), 'cards')}"
+        there = ",".join(str(number) for number in range(len(cards)))
+        yield checks.judged(
+            "cuda.visible",
+            shown == places,
+            "warning",
+            measured=each["value"],
+            reason=f"{found}: {each['file']} sets CUDA_VISIBLE_DEVICES={each['value']} for every login, and the numbers there are {there}",
+            action="configure",
+            remedy=f"take CUDA_VISIBLE_DEVICES out of {each['file']}, or name cards that are there, and log in again; where logins are "
+            "meant to have no card, as beside a scheduler, nothing",
+        )
+
+
+def _names_a_card(place: str, cards: Sequence[Card]) -> bool:
+    """Whether a place of CUDA_VISIBLE_DEVICES is a card: its number, the beginning of its UUID, or an instance of MIG."""
+    if place.isdecimal():
+        return int(place) < len(cards)
+    return place.startswith("MIG-") or (
+        place.startswith("GPU-") and any(str(card["uuid"]).startswith(place) for card in cards)
     )
 
 

@@ -174,6 +174,19 @@ def test_a_graphical_session_is_somebodys_and_a_login_screen_is_not(tree: Tree, 
     assert display.graphical_session(tree.host()) is said
 
 
+def test_what_every_login_has_of_the_cards_that_cuda_shows_is_told_and_no_condition(tree: Tree) -> None:
+    tree.file("/etc/environment", 'PATH="/usr/bin"\n# CUDA_VISIBLE_DEVICES=3\n')
+    assert "visible" not in cuda.observe(tree.host())
+    tree.file("/etc/environment", "CUDA_VISIBLE_DEVICES=0\nCUDA_VISIBLE_DEVICES=2\n")
+    tree.file("/etc/profile.d/a.sh", "export CUDA_VISIBLE_DEVICES=''  # nobody\n")
+    tree.file("/etc/profile.d/b.sh", "if true; then\n  export CUDA_VISIBLE_DEVICES=1\nfi\n")
+    tree.file("/etc/profile.d/c.sh", "export CUDA_VISIBLE_DEVICES=$(reboot)\nexport CUDA_VISIBLE_DEVICES=$SLURM\n")
+    assert cuda.observe(tree.host())["visible"] == [
+        {"file": "/etc/environment", "value": "2"},
+        {"file": "/etc/profile.d/a.sh", "value": ""},
+    ]
+
+
 def test_files_that_put_a_toolkit_into_path_are_told(tree: Tree) -> None:
     assert "on_path" not in cuda.observe(tree.host())
     tree.file("/etc/environment", 'PATH="/usr/local/cuda-12.4/bin:/usr/bin"\n')

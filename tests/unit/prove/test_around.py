@@ -477,6 +477,34 @@ _LOCAL = {"version": "12.4.1", "path": "/usr/local/cuda-12.4"}
 
 
 @pytest.mark.parametrize(
+    ("value", "cards", "status", "shown"),
+    [
+        ("2", 1, "warn", "0 of 1 card"),
+        ("", 1, "warn", "0 of 1 card"),
+        ("-1", 2, "warn", "0 of 2 cards"),
+        ("0,7,1", 2, "warn", "1 of 2 cards"),
+        ("GPU-other", 1, "warn", "0 of 1 card"),
+        ("0, 1", 2, "pass", ""),
+        ("1", 2, "pass", ""),
+        ("GPU-{uuid}", 1, "pass", ""),
+        ("MIG-GPU-8e/1/0", 1, "pass", ""),
+        (None, 1, None, ""),
+        ("2", 0, None, ""),
+    ],
+)
+def test_cards_that_cuda_does_not_show_by_the_variable_of_every_login_are_told(
+    facts: Any, value: str | None, cards: int, status: str | None, shown: str
+) -> None:
+    (card,) = facts["smi"]["data"]["gpus"]
+    said = None if value is None else value.replace("GPU-{uuid}", str(card["uuid"])[:12])
+    there = [{**card, "index": number} for number in range(cards)]
+    cuda = {} if said is None else {"visible": [{"file": "/etc/environment", "value": said}]}
+    checks_ = found(facts, "cuda.visible", cuda=cuda, smi={"data": {"gpus": there}})
+    assert [check["status"] for check in checks_] == ([status] if status else [])
+    assert all(f"{shown}: /etc/environment sets" in check["reason"] for check in checks_ if status == "warn")
+
+
+@pytest.mark.parametrize(
     ("toolkits", "on_path", "status"),
     [
         ([_PACKAGED, _LOCAL], None, "warn"),
