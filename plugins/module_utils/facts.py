@@ -59,8 +59,8 @@ class Os(TypedDict):
     """Version of the C library"""
 
 
-class Environment(TypedDict):
-    """Kind of machine."""
+class _Environment(TypedDict):
+    """Kind of machine: keys that are always there."""
 
     kind: EnvironmentKind
     """What the system runs on"""
@@ -68,6 +68,13 @@ class Environment(TypedDict):
     """Hypervisor, container engine or board"""
     systemd: bool | None
     """Whether systemd manages the services"""
+
+
+class Environment(_Environment, total=False):
+    """Kind of machine."""
+
+    user_namespace: bool
+    """Whether root of this container is another user outside (user_namespaces(7)); absent where none is seen"""
 
 
 class SigningKey(TypedDict):
@@ -997,8 +1004,8 @@ class RootlessAdded(TypedDict):
     """In /etc/subgid"""
 
 
-class Rootless(TypedDict):
-    """What containers of users without root need."""
+class _Rootless(TypedDict):
+    """What containers of users without root need: keys that are always there."""
 
     max_namespaces: int | None
     """Most user namespaces that the kernel allows (user.max_user_namespaces)"""
@@ -1016,6 +1023,13 @@ class Rootless(TypedDict):
     """Ranges in /etc/subgid"""
     added: RootlessAdded
     """Those of them that gpuwright gave, by its record"""
+
+
+class Rootless(_Rootless, total=False):
+    """What containers of users without root need."""
+
+    docker: list[str]
+    """Users in whose home is a unit of Docker without root; absent where there is none"""
 
 
 class EngineImages(TypedDict):
@@ -1039,6 +1053,8 @@ class _ContainerRuntime(TypedDict):
 class ContainerRuntime(_ContainerRuntime, total=False):
     """Configuration of NVIDIA's container runtime; absent where there is none."""
 
+    privileged_only: bool
+    """Whether only privileged containers may ask for cards by a variable, as docker --gpus does; absent where all may"""
     lost_ldconfig: str
     """The machine's ldconfig that it names, where there is none"""
     root: str

@@ -168,6 +168,10 @@ facts:
           description: "Whether systemd manages the services."
           returned: always
           type: bool
+        user_namespace:
+          description: "Whether root of this container is another user outside (user_namespaces(7)); absent where none is seen."
+          returned: where it applies
+          type: bool
     boot:
       description: "How the system was booted."
       returned: always

@@ -19,6 +19,8 @@ _PAIR = re.compile(r"([\w-]+)\s*=\s*(?:\"(\w[\w-]*)\"|'(\w[\w-]*)'|(\w[\w-]*))\s
 #: A path behind @ is the machine's own; any other one is the container's.
 _LDCONFIG = re.compile(r"^[ \t]*ldconfig[ \t]*=[ \t]*[\"']@(/[\w./-]{1,200})[\"']", re.ASCII | re.MULTILINE)
 _ROOT = re.compile(r"^[ \t]*root[ \t]*=[ \t]*[\"'](/[\w./-]{1,200})[\"']", re.ASCII | re.MULTILINE)
+#: Of the file itself; true where it says nothing (NVIDIA/nvidia-container-toolkit, api/config/v1).
+_BY_VARIABLE = ("", "accept-nvidia-visible-devices-envvar-when-unprivileged")
 _CGROUPS, _MODE = ("nvidia-container-cli", "no-cgroups"), ("nvidia-container-runtime", "mode")
 
 
@@ -31,7 +33,10 @@ def parse(text: str) -> ContainerRuntime:
             table = header[1].replace('"', "").replace("'", "")
         elif pair:
             found[(table, pair[1])] = pair[2] or pair[3] or pair[4] or ""
-    return {"no_cgroups": found.get(_CGROUPS) == "true", "mode": found.get(_MODE) or "auto"}
+    seen: ContainerRuntime = {"no_cgroups": found.get(_CGROUPS) == "true", "mode": found.get(_MODE) or "auto"}
+    if found.get(_BY_VARIABLE) == "false":
+        seen["privileged_only"] = True
+    return seen
 
 
 def observe(host: Host) -> ContainerRuntime | None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, List, Mapping
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
+from ansible_collections.gpuwright.node.plugins.module_utils.measure import disk_class
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import IdRange, Rootless, RootlessAdded
@@ -28,6 +29,9 @@ _UNTOLD = "_"
 _DIGITS = re.compile(r"[0-9]{1,18}", re.ASCII)
 _LIMIT = 1 << 18
 _FACT = "containers.rootless"
+#: Where the setup of Docker without root puts its unit (docs.docker.com/engine/security/rootless).
+_HOMES, _UNIT = "/home", (".config", "systemd", "user", "docker.service")
+_MOST = 100
 #: Ids of people begin there, and the last one is nobody's (login.defs(5)).
 _FIRST, _NOBODY = 1000, 65534
 
@@ -86,10 +90,33 @@ def _added(host: Host, uids: list[IdRange], gids: list[IdRange]) -> RootlessAdde
     return {"uids": ours("uids", uids), "gids": ours("gids", gids)}
 
 
+def _docker(host: Host) -> list[str]:
+    """Users who have a unit of Docker without root. Root follows no link of theirs, and asks nothing that a server may not answer."""
+    mounts = disk_class.parse_mountinfo(host.read("/proc/1/mountinfo", limit=_LIMIT) or "")
+    if any(_is_served(mount) and f"{mount['mount']}/".startswith(f"{_HOMES}/") for mount in mounts):
+        return []
+    names = filter(_NAME.fullmatch, host.names(_HOMES, _FACT))
+    return [name for name in names if _has_unit(host, f"{_HOMES}/{name}")][:_MOST]
+
+
+def _is_served(mount: dict[str, str]) -> bool:
+    return mount["fstype"].startswith(("autofs", "fuse")) or disk_class.network_name(mount) is not None
+
+
+def _has_unit(host: Host, path: str) -> bool:
+    if host.link(path) is not None:
+        return False
+    for part in _UNIT:
+        path = f"{path}/{part}"
+        if host.link(path) is not None:
+            return False
+    return host.exists(path)
+
+
 def observe(host: Host) -> Rootless:
     """The part `containers.rootless`."""
     uids, gids = _ranges(host, SUBUID), _ranges(host, SUBGID)
-    return {
+    seen: Rootless = {
         "max_namespaces": _number(host, _MAX_NAMESPACES),
         "clone": _flag(host, _CLONE),
         "apparmor": _flag(host, _APPARMOR),
@@ -99,3 +126,7 @@ def observe(host: Host) -> Rootless:
         "gids": gids,
         "added": _added(host, uids, gids),
     }
+    docker = _docker(host)
+    if docker:
+        seen["docker"] = docker
+    return seen

@@ -170,11 +170,20 @@ def _virtual(host: Host) -> str | None:
     return "unnamed hypervisor" if flags else None
 
 
+#: Where no id is another one outside.
+_EVERY_ID = ["0", "0", "4294967295"]
+
+
 def environment(host: Host) -> Environment:
     """The part `environment`: where the system runs, and whether systemd manages its services (None: a tree does not tell)."""
     systemd = host.isdir("/run/systemd/system") if host.live else None
     kind, detail = _place(host)
-    return {"kind": kind, "detail": detail, "systemd": systemd}
+    found: Environment = {"kind": kind, "detail": detail, "systemd": systemd}
+    # One line for each range: the first id in here, the one that it is outside, and how many (user_namespaces(7)).
+    own = (host.line("/proc/self/uid_map") or "").split() if kind == "container" else []
+    if own:
+        found["user_namespace"] = own != _EVERY_ID
+    return found
 
 
 def _place(host: Host) -> tuple[EnvironmentKind, str | None]:

@@ -39,6 +39,19 @@ def test_the_configuration_of_the_runtime_is_read(text: str, expected: tuple[boo
     assert container_runtime.parse(text) == {"no_cgroups": expected[0], "mode": expected[1]}
 
 
+@pytest.mark.parametrize(
+    ("text", "only"),
+    [
+        ("accept-nvidia-visible-devices-envvar-when-unprivileged = false\n[nvidia-container-cli]\n", True),
+        ("accept-nvidia-visible-devices-envvar-when-unprivileged = true\n", None),
+        ("#accept-nvidia-visible-devices-envvar-when-unprivileged = false\n", None),
+        ("[nvidia-container-cli]\naccept-nvidia-visible-devices-envvar-when-unprivileged = false\n", None),
+    ],
+)
+def test_who_may_ask_for_cards_by_a_variable_is_read(text: str, only: bool | None) -> None:
+    assert container_runtime.parse(text).get("privileged_only") is only
+
+
 def test_an_ldconfig_of_the_machine_that_is_not_there_is_told(tmp_path: Path) -> None:
     config = tmp_path / "etc/nvidia-container-runtime/config.toml"
     config.parent.mkdir(parents=True)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import rootless
 
@@ -76,3 +78,36 @@ def test_a_kernel_without_these_settings_says_nothing(tmp_path: Path) -> None:
     seen = rootless.observe(Host(str(tmp_path)))
     assert (seen["max_namespaces"], seen["clone"], seen["apparmor"], seen["profile"]) == (None, None, None, False)
     assert seen["users"] == {}
+
+
+_UNIT = "home__alice__.config__systemd__user__docker.service"
+_MOUNT = "36 25 0:32 / {} rw - {} {} rw\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "mounts", "users"),
+    [
+        ({_UNIT: ""}, "", ["alice"]),
+        ({_UNIT: ""}, _MOUNT.format("/home", "ext4", "/dev/sda2"), ["alice"]),
+        ({_UNIT: ""}, _MOUNT.format("/home", "nfs4", "server:/home"), None),
+        ({_UNIT: ""}, _MOUNT.format("/home/bob", "autofs", "/etc/auto.home"), None),
+        ({_UNIT: ""}, _MOUNT.format("/home/alice/x", "fuse", "x"), None),
+        ({_UNIT.replace("alice", "strange name"): ""}, "", None),
+        ({"home__alice__.config__docker__daemon.json": "{}"}, "", None),
+        ({}, "", None),
+    ],
+)
+def test_who_has_a_unit_of_docker_without_root_is_seen(
+    tmp_path: Path, files: dict[str, str], mounts: str, users: list[str] | None
+) -> None:
+    assert rootless.observe(machine(tmp_path, proc__1__mountinfo=mounts, **files)).get("docker") == users
+
+
+@pytest.mark.parametrize("link", ["", ".config", ".config/systemd", ".config/systemd/user/docker.service"])
+def test_no_link_in_a_home_is_followed(tmp_path: Path, link: str) -> None:
+    host = machine(tmp_path, **{_UNIT.replace("home__alice", "elsewhere"): ""})
+    at = tmp_path / "home/alice" / link
+    at.parent.mkdir(parents=True, exist_ok=True)
+    at.symlink_to(tmp_path / "elsewhere" / link)
+    assert at.exists()
+    assert "docker" not in rootless.observe(host)

@@ -40,6 +40,25 @@ def test_a_missing_os_release_is_unknown(tree: Tree) -> None:
 
 
 @pytest.mark.parametrize(
+    ("kind", "ids", "another"),
+    [
+        ("lxc", "         0     100000      65536\n", True),
+        ("lxc", "         0          0       1000\n      1000     101000      64536\n", True),
+        ("lxc", "         0          0 4294967295\n", False),
+        ("lxc", "", None),
+        (None, "         0     100000      65536\n", None),
+    ],
+)
+def test_whether_root_of_a_container_is_another_user_outside_is_told(
+    tree: Tree, kind: str | None, ids: str, another: bool | None
+) -> None:
+    tree.file("/proc/self/uid_map", ids)
+    if kind:
+        tree.file("/run/systemd/container", kind)
+    assert system.environment(tree.host()).get("user_namespace") is another
+
+
+@pytest.mark.parametrize(
     ("files", "kind", "detail"),
     [
         ({}, "bare", None),

@@ -634,3 +634,53 @@ def test_selinux_that_keeps_containers_from_the_cards_is_told(
 def test_a_mode_that_nvidias_runtime_does_not_know_is_told(facts: Any) -> None:
     (check,) = found(facts, "container.runtime", None, containers={"runtime": {"no_cgroups": False, "mode": "crio"}})
     assert (check["status"], 'mode = "crio"' in check["reason"]) == ("fail", True)
+
+
+_RUNTIME: Any = {"no_cgroups": False, "mode": "auto"}
+_RUNS, _RESTS = {"docker": {"active": True}}, {"docker": {"active": False}, "rootless": {"docker": ["mia"]}}
+_GUEST = {"kind": "container", "detail": "lxc"}
+
+
+@pytest.mark.parametrize(
+    ("runtime", "engines", "environment", "status", "words"),
+    [
+        ({}, _RESTS, {}, "warn", r"leaves no-cgroups off, and Docker runs without root here \(mia\)"),
+        ({"no_cgroups": True}, _RESTS, {}, "pass", ""),
+        # By CDI nobody writes them.
+        ({"mode": "jit-cdi"}, _RESTS, {}, "pass", ""),
+        # Where root's Docker runs too, it is that one's.
+        ({}, {**_RESTS, **_RUNS}, {}, "pass", ""),
+        ({"no_cgroups": True}, {**_RESTS, **_RUNS}, {}, "fail", "no-cgroups = true: containers of root"),
+        ({}, _RUNS, _GUEST, "warn", "a container that is not privileged"),
+        ({}, _RUNS, {**_GUEST, "user_namespace": True}, "warn", "a container that is not privileged"),
+        ({"no_cgroups": True}, _RUNS, {**_GUEST, "user_namespace": True}, "pass", ""),
+        ({}, _RUNS, {**_GUEST, "user_namespace": False}, "pass", ""),
+        ({"no_cgroups": True}, _RUNS, {**_GUEST, "user_namespace": False}, "fail", "no-cgroups = true"),
+    ],
+)
+def test_rules_of_devices_are_left_alone_where_nobody_may_write_them(
+    whole: Any, runtime: Any, engines: Any, environment: Any, status: str, words: str
+) -> None:
+    seen = {"containers": {**engines, "runtime": {**_RUNTIME, **runtime}}, "environment": environment}
+    (check,) = found(whole, "container.runtime", TOOLKIT, **seen)
+    assert (check["status"], bool(re.search(words, check["reason"] or ""))) == (status, True)
+    if status == "warn":
+        assert re.search(r"--set nvidia-container-cli.no-cgroups=true;.*\bCDI\b", check["remedy"])
+
+
+@pytest.mark.parametrize(
+    ("engines", "status"),
+    [
+        (_RUNS, "fail"),
+        (_RESTS, "fail"),
+        # NVIDIA's device plugin can hand them out by mounts.
+        ({**_RUNS, "containerd": {"kubelet_cgroups": "systemd"}}, "pass"),
+    ],
+)
+def test_a_variable_that_only_privileged_containers_may_use_is_told(whole: Any, engines: Any, status: str) -> None:
+    runtime = {**_RUNTIME, "privileged_only": True, "no_cgroups": engines is _RESTS}
+    (check,) = found(whole, "container.runtime", TOOLKIT, containers={**engines, "runtime": runtime})
+    assert check["status"] == status
+    if status == "fail":
+        assert "only privileged containers" in check["reason"]
+        assert "--set accept-nvidia-visible-devices-envvar-when-unprivileged=true" in check["remedy"]

@@ -21,7 +21,13 @@ from .containerd import MANAGE, PROGRAM, UNMANAGED, unmanaged
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
-    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Containerd, Docker, DockerFlag, Rootless
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import (
+        Containerd,
+        ContainerRuntime,
+        Docker,
+        DockerFlag,
+        Rootless,
+    )
 
 #: Those that look for the runtime themselves, with the units that start them.
 _LOOKS = {"k3s": ("k3s", "k3s-agent"), "rke2": ("rke2-server", "rke2-agent")}
@@ -30,6 +36,13 @@ _RUNTIME = "/etc/nvidia-container-runtime/config.toml"
 #: NVIDIA/nvidia-container-toolkit: the command line leaves the devices of a container shut, and the hook of `--gpus` ends with an error in
 #: each mode but auto and legacy (cmd/nvidia-container-runtime-hook/main.go, doPrestart).
 _NO_CGROUPS = "containers of root are not let to the cards (NVML: Insufficient Permissions)"
+#: The same command line ends there with an error (NVIDIA/nvidia-container-toolkit, issues 139 and 290).
+_NO_RULES = "nobody may write which devices a container is let to (cgroup), and none starts with --gpus"
+_BY_COMMAND = ("auto", "legacy")
+_OTHER_WAY = "name the cards by CDI (--device nvidia.com/gpu=all), which needs no such rules"
+#: NVIDIA/k8s-device-plugin, issue 203; NVIDIA/nvidia-container-toolkit, internal/config/image (VisibleDevices).
+_BY_VARIABLE = "accept-nvidia-visible-devices-envvar-when-unprivileged"
+_PRIVILEGED_ONLY = "by --gpus and NVIDIA_VISIBLE_DEVICES only privileged containers get cards, and others may not start"
 #: NVIDIA/nvidia-container-toolkit, internal/config/cli.go: from this version on `.real` is taken off where there is no such file.
 _FINDS_LDCONFIG = "1.15.0"
 #: NVIDIA/libnvidia-container, release 1.8.0 and issue 111: cgroup v2.
@@ -83,7 +96,10 @@ def judge(view: View, stack: Stack) -> list[Check]:
         _docker(cast("Docker", docker), knows=engine == "docker", toolkit=toolkit_there),
         *_runs(view, engine),
         *_packages(view, cast("Docker", docker)),
-        *_runtime(view, of_docker=engine == "docker" or bool(docker.get("active"))),
+        *_runtime(
+            view,
+            of_docker=bool(docker.get("active")) or (engine == "docker" and not view.get("containers.rootless.docker")),
+        ),
         *([_containerd(view)] if engine == "containerd" or _serves_nobody(view) else []),
         *_to_desktop(cast("Docker", docker)),
         *_pods_of_docker(view, cast("Docker", docker)),
@@ -453,44 +469,28 @@ def _said_twice(view: View) -> list[DockerFlag]:
 
 
 def _runtime(view: View, *, of_docker: bool) -> Iterator[Check]:
-    """Whether NVIDIA's runtime hands the cards to containers of root. Guides for containers without root have both settings changed, and
-    only these want that. ``of_docker``: whether Docker starts containers as root here.
+    """Whether NVIDIA's runtime hands the cards to containers. Guides for containers without root have some settings changed, and only
+    these want that. ``of_docker``: whether Docker starts containers as root here.
     """
     name, config = "container.runtime", view.get("containers.runtime")
     if view.why_unknown("containers.runtime"):
         yield unknown(name, view, "containers.runtime", "how NVIDIA's runtime is configured", "warning")
     if not config:
         return
-    lost, version = config.get("lost_ldconfig"), view.get("containers.toolkit.version")
-    if lost and not (lost.endswith(".real") and version and numeric_version.at_least(version, _FINDS_LDCONFIG)):
-        yield checks.failed(
-            name,
-            reason=f"{_RUNTIME} says ldconfig = @{lost}, which is not there: no container with cards starts",
-            action="configure",
-            remedy="sudo nvidia-ctk config --in-place --set nvidia-container-cli.ldconfig=@/sbin/ldconfig; then start the containers again",
-        )
+    why = _writes_no_rules(view)
+    keeps = next(_keeps_out(view, config, asks=of_docker or why is not None), None)
+    if keeps:
+        reason, settings = keeps
+        yield checks.failed(name, reason=f"{_RUNTIME} {reason}", action="configure", remedy=_set(settings))
         return
-    if config.get("root") and view.get("driver.loaded_version") and view.get("driver.owner") in ("packages", "runfile"):
-        yield checks.failed(
-            name,
-            reason=f"{_RUNTIME} looks for the driver in {config['root']}, and it is this machine's own: no container with cards starts",
-            action="configure",
-            remedy="sudo nvidia-ctk config --in-place --set nvidia-container-cli.root=/ --set nvidia-container-cli.ldconfig=@"
-            f"{_LDCONFIG.get(str(view.get('os.id')), '/sbin/ldconfig')}; then start the containers again",
-        )
-        return
-    if config["mode"] not in _MODES:
-        yield checks.failed(
-            name,
-            reason=f'{_RUNTIME} says mode = "{config["mode"]}", which NVIDIA\'s runtime does not know: no container with cards starts',
-            action="configure",
-            remedy="sudo nvidia-ctk config --in-place --set nvidia-container-runtime.mode=auto; then start the containers again",
-        )
+    if why and not config["no_cgroups"] and config["mode"] in _BY_COMMAND:
+        reason = f"{_RUNTIME} leaves no-cgroups off, and {why}: {_NO_RULES}"
+        yield _warned(name, reason, f"{_set('nvidia-container-cli.no-cgroups=true')}; or {_OTHER_WAY}")
         return
     wrong = [
         *(
             [("no-cgroups = true", _NO_CGROUPS, "nvidia-container-cli.no-cgroups=false")]
-            if config["no_cgroups"]
+            if config["no_cgroups"] and not why
             else []
         ),
         *([('mode = "cdi"', _MODE_CDI, "nvidia-container-runtime.mode=auto")] if config["mode"] == "cdi" else []),
@@ -499,14 +499,53 @@ def _runtime(view: View, *, of_docker: bool) -> Iterator[Check]:
         lines = " and ".join(line for line, _harm, _set in wrong)
         yield checks.skipped(name, f"{lines}, as containers without root may want it")
         return
-    sets = " ".join(f"--set {each}" for _line, _harm, each in wrong)
     yield checks.judged(
         name,
         not wrong,
         measured={"no-cgroups": config["no_cgroups"], "mode": config["mode"]},
-        reason="; ".join(f"{_RUNTIME} says {line}: {harm}" for line, harm, _set in wrong) or None,
+        reason="; ".join(f"{_RUNTIME} says {line}: {harm}" for line, harm, _setting in wrong) or None,
         action="configure",
-        remedy=f"sudo nvidia-ctk config --in-place {sets}; then start the containers again",
+        remedy=_set(*(setting for _line, _harm, setting in wrong)),
+    )
+
+
+def _set(*settings: str) -> str:
+    each = " ".join(f"--set {setting}" for setting in settings)
+    return f"sudo nvidia-ctk config --in-place {each}; then start the containers again"
+
+
+def _keeps_out(view: View, config: ContainerRuntime, *, asks: bool) -> Iterator[tuple[str, str]]:
+    """What in the configuration of the runtime keeps cards out of containers, and the setting that lets them in. ``asks``: whether somebody
+    here asks for cards by a variable, as Docker does; NVIDIA's device plugin has another way.
+    """
+    lost, version = config.get("lost_ldconfig"), view.get("containers.toolkit.version")
+    if lost and not (lost.endswith(".real") and version and numeric_version.at_least(version, _FINDS_LDCONFIG)):
+        reason = f"says ldconfig = @{lost}, which is not there: no container with cards starts"
+        yield reason, "nvidia-container-cli.ldconfig=@/sbin/ldconfig"
+    if config.get("root") and view.get("driver.loaded_version") and view.get("driver.owner") in ("packages", "runfile"):
+        reason = (
+            f"looks for the driver in {config['root']}, and it is this machine's own: no container with cards starts"
+        )
+        ldconfig = _LDCONFIG.get(str(view.get("os.id")), "/sbin/ldconfig")
+        yield reason, f"nvidia-container-cli.root=/ --set nvidia-container-cli.ldconfig=@{ldconfig}"
+    if config["mode"] not in _MODES:
+        reason = (
+            f'says mode = "{config["mode"]}", which NVIDIA\'s runtime does not know: no container with cards starts'
+        )
+        yield reason, "nvidia-container-runtime.mode=auto"
+    if config.get("privileged_only") and asks and not view.get("containers.containerd.kubelet_cgroups"):
+        yield f"says {_BY_VARIABLE} = false: {_PRIVILEGED_ONLY}", f"{_BY_VARIABLE}=true"
+
+
+def _writes_no_rules(view: View) -> str | None:
+    """Why whoever starts containers here may not write which devices they are let to; None where root of the machine does it."""
+    if view.environment == "container" and view.get("environment.user_namespace") is not False:
+        return "this machine is a container that is not privileged"
+    users = view.get("containers.rootless.docker")
+    return (
+        f"Docker runs without root here ({', '.join(users)})"
+        if users and not view.get("containers.docker.active")
+        else None
     )
 
 
