@@ -12,6 +12,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import ABOUT
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import BadInput
@@ -100,6 +101,20 @@ def test_a_pytorch_is_chosen_that_a_line_goes_with(asked: Callable[..., Any]) ->
     assert version("torch", "unsloth==2026.6.8") == "2.10.0"
     assert version("torch", "torchcodec==0.7.0").startswith("2.8.")
     assert version("torch", "no-such-thing==1.0") == version("torch")
+
+
+def test_a_free_pytorch_is_that_of_the_newest_release_beside_it(asked: Callable[..., Any]) -> None:
+    """Of WhisperX and LeRobot old releases go with each torch: pip would take them without a word."""
+
+    def chosen(*lines: str) -> Version:
+        return Version(asked(*lines)["stack"]["frameworks"][0]["version"])
+
+    for package in ("whisperx", "lerobot", "llmcompressor", "chatterbox-tts"):
+        row = next(each for each in TABLES["pairs"] if (each["package"], each["other"]) == (package, "torch"))
+        newest = row["releases"][max(row["releases"], key=Version)]
+        assert SpecifierSet(newest).contains(chosen("torch", package)), package
+    # What is pinned is kept to: an older WhisperX goes with it.
+    assert chosen("torch==2.14.1", "whisperx") == Version("2.14.1")
 
 
 def test_a_library_of_another_cuda_is_loaded_where_its_framework_or_a_line_brings_it(asked: Callable[..., Any]) -> None:

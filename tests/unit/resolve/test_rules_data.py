@@ -96,7 +96,7 @@ def test_what_only_readers_of_the_tables_need_is_not_shipped(tmp_path: Path) -> 
 def test_rules_json_is_small_enough_to_be_read_by_every_host(rules: dict[str, Any]) -> None:
     shipped = ROOT / "plugins" / "plugin_utils" / "rules" / "rules.json"
     # Each fork of a run reads it. Raise it for rows that answers are made of, after what only readers need was left out.
-    assert shipped.stat().st_size < 585_000
+    assert shipped.stat().st_size < 600_000
     assert json.loads(shipped.read_text(encoding="utf-8"))["digest"] == rules["digest"]
 
 

@@ -443,6 +443,12 @@ def _confirmed_or_not(
         compiled = _search(framework, machine, wish, support, log, guesses=False, limits=compiled_by)
         if isinstance(compiled, Choice):
             return compiled
+    if companions.known(limits.required, log.rules):
+        # Of what goes beside it an old release goes with each: pip would take that one, and it is not what anybody means.
+        with_newest = replace(limits, newest=True)
+        together_with = _search(framework, machine, wish, support, log, guesses=False, limits=with_newest)
+        if isinstance(together_with, Choice):
+            return together_with
     choice = _search(framework, machine, wish, support, log, guesses=False, limits=limits)
     if isinstance(choice, Choice):
         return choice
@@ -494,7 +500,7 @@ def _search(
                 package = FRAMEWORKS[framework.name].ABOUT.package
                 reasons += companions.of_framework(package, offer, limits.required, log)
                 held = [Requirement(each, offer.title) for each in required.held(offer, contents)] if lines else []
-                reasons += companions.clashes(lines, place, held, limits.required, log)
+                reasons += companions.clashes(lines, place, held, limits.required, log, newest=limits.newest)
             if python and not reasons:
                 fitting.append(Choice(offer, python))
             else:

@@ -90,9 +90,11 @@ def _is_known(name: str, rules: Rules) -> bool:
     return bool(companions.of(name, rules) or companions.versions(name, rules))
 
 
-def choose(text: str, place: Place, beside: Sequence[Requirement], rules: Rules) -> Chosen | None:
+def choose(
+    text: str, place: Place, beside: Sequence[Requirement], rules: Rules, *, newest: bool = False
+) -> Chosen | None:
     """Return the newest release that a requirement allows and that runs beside others, or the newest one with what is against it; None
-    where nothing is known of what it allows.
+    where nothing is known of what it allows. ``newest``: no older one is looked at.
     """
     name, exact = required.name(text), required.exact(text)
     if exact:
@@ -100,7 +102,10 @@ def choose(text: str, place: Place, beside: Sequence[Requirement], rules: Rules)
         return Chosen(name, exact, found, asked=True) if found or _judged(name, exact, rules) else None
     spec = required.specifier(text)
     several = [each for each in _releases(name, rules) if specifiers.matches(each, spec)]
-    tried = (Chosen(name, each, list(faults(name, each, place, beside, rules)), asked=False) for each in several)
+    tried = (
+        Chosen(name, each, list(faults(name, each, place, beside, rules)), asked=False)
+        for each in several[: 1 if newest else None]
+    )
     first: Chosen | None = None
     for each in tried:
         if not each.faults:
@@ -263,10 +268,16 @@ def of_framework(package: str, offer: Offer, held: Sequence[Requirement], log: L
 
 
 def clashes(
-    lines: Sequence[Requirement], place: Place, held: Sequence[Requirement], others: Sequence[Requirement], log: Log
+    lines: Sequence[Requirement],
+    place: Place,
+    held: Sequence[Requirement],
+    others: Sequence[Requirement],
+    log: Log,
+    *,
+    newest: bool = False,
 ) -> Iterator[Entry]:
-    """Yield why lines of a project do not go with what is beside them, each by the best release that it allows. ``held``: what the
-    framework there holds, whose own names are judged elsewhere.
+    """Yield why lines of a project do not go with what is beside them, each by the best release that it allows, or by the newest one.
+    ``held``: what the framework there holds, whose own names are judged elsewhere.
     """
     beside, own = [*held, *others], {required.name(each.text) for each in held}
     for line in [each for each in lines if required.name(each.text) not in own]:
@@ -276,7 +287,7 @@ def clashes(
             yield conflict(RULE, text, log.cite("companions", row), _by_itself(line, row))
         if row and row["there"] in _NOT_TO_HAVE:
             continue
-        chosen = choose(line.text, place, [each for each in beside if each != line], log.rules)
+        chosen = choose(line.text, place, [each for each in beside if each != line], log.rules, newest=newest)
         against = [each for each in chosen.faults if not each.installs] if chosen else []
         other = _built_for_another(line, beside)
         if row and other:

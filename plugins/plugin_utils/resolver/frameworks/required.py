@@ -36,7 +36,7 @@ ANOTHER = "ask for another release of one of them, or give each an environment o
 class Limits:
     """What a release has to fit. ``required``: what else is in its environment; ``cuda``: the CUDA major version of that, None for any;
     ``toolkits``: those of which one has to compile extensions for it, none for any. ``wished``: the other frameworks of the environment,
-    chosen or not, for what is said where there is no release.
+    chosen or not, for what is said where there is no release. ``newest``: what goes beside it has to be in its newest release.
     """
 
     required: Sequence[Requirement] = ()
@@ -44,6 +44,7 @@ class Limits:
     cuda_of: str = ""
     toolkits: Sequence[str] = ()
     wished: Sequence[Requirement] = ()
+    newest: bool = False
 
     @property
     def in_environment(self) -> bool:
