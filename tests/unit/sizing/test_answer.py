@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -629,6 +630,21 @@ def test_what_vllm_refuses_as_long_as_it_is_not_told_of_the_whole_card_is_said(
     found = answer.size(answer.Question(model=model, job=job, card="A100 SXM4 80GB", count=1))
     texts = [each["text"] for each in found["warnings"]]
     assert any("--gpu-memory-utilization 0.9" in text for text in texts) == said
+
+
+@pytest.mark.parametrize(("needs", "told"), [(0.9301, "0.94"), (0.94, "0.94"), (0.9499, "0.95"), (0.999, "0.97")])
+def test_the_share_of_a_card_that_an_engine_is_told_is_the_next_hundredth_and_never_what_it_has_in_use(
+    needs: float, told: str
+) -> None:
+    engine, room = engines.called("vllm"), 20.0
+    held = (needs * room + engine.started) * GIB
+    found: Any = SimpleNamespace(
+        fits="yes",
+        job=memory.Inference(engine="vllm"),
+        card=SimpleNamespace(room=room * GIB),
+        memory=SimpleNamespace(value=held - 1),
+    )
+    assert advice._of_share(found).endswith(f"--gpu-memory-utilization {told}")
 
 
 @pytest.mark.parametrize(

@@ -618,3 +618,13 @@ def test_lists_that_say_nothing_are_read_as_nothing() -> None:
         )
         > 0
     )
+
+
+def test_what_a_kimi_configuration_leaves_out_is_the_default_of_its_class() -> None:
+    row = next(each for each in tables.models() if each["name"] == "kimi-linear-48b-a3b")
+    linear = {
+        key: value for key, value in row["config"]["linear_attn_config"].items() if key != "short_conv_kernel_size"
+    }
+    shape = config.read({**row["config"], "linear_attn_config": linear}, "kimi")
+    assert shape.recurrent is not None
+    assert shape.recurrent.kernel == row["config"]["linear_attn_config"]["short_conv_kernel_size"] == 4

@@ -15,7 +15,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from gpuwright.errors import BadInput
-from gpuwright.sizing import architecture, files, headers, memory, models, tables
+from gpuwright.sizing import architecture, files, headers, local, memory, models, tables
 from gpuwright.sizing.layout import Layout
 
 CONFIG: dict[str, Any] = {
@@ -115,6 +115,12 @@ def test_layers_that_predict_further_tokens_masks_and_a_second_head_are_not_load
     more = {**matrices(3), "model.layers.0.attn.bias": (64, 64), "mtp.fc.weight": (64, 64)}
     found = held(str(directory(tmp_path / "more", {**CONFIG, "tie_word_embeddings": True}, arrays(more))))
     assert found.of("weights") == once.of("weights")
+
+
+def test_files_without_a_configuration_tell_the_heads(tmp_path: Path) -> None:
+    """Heads are as wide as the keys of one sequence, and no wider than is usual."""
+    shape = models.named(str(directory(tmp_path / "m", None, arrays(matrices())))).shape
+    assert (shape.layers, shape.hidden, shape.heads, shape.kv_heads, shape.head_dim) == (2, 256, 4, 1, 64)
 
 
 def test_an_index_alone_says_the_bytes(tmp_path: Path) -> None:
@@ -337,6 +343,11 @@ def test_parts_of_a_gguf_file_are_all_counted(tmp_path: Path) -> None:
     total = sum(write_gguf(tmp_path / f"m-{number:05}-of-00002.gguf") for number in (1, 2))
     assert held(str(tmp_path / "m-00002-of-00002.gguf")).of("weights") == pytest.approx(total, abs=1)
     assert held(str(tmp_path)).of("weights") == pytest.approx(total, abs=1)
+
+
+def test_latent_attention_of_a_gguf_file_keeps_one_vector_of_a_token() -> None:
+    keys = headers.Tensor("blk.0.attn_kv_a_mqa.weight", "f16", (2048, 576), 2048 * 576 * 2)
+    assert local._kept_of_block({keys.name: keys}, 0, 1) == (576, True)
 
 
 def test_a_model_in_one_part_is_read(tmp_path: Path) -> None:

@@ -120,6 +120,10 @@ def test_an_unknown_name_that_says_its_size_gets_the_command_that_answers(text: 
 def test_an_unknown_mixture_gets_one_of_its_size(text: str, first: str | None) -> None:
     assert next(iter(names.mixtures(text)), None) == first
     assert first is None or models.named(first).shape.experts
+    with pytest.raises(BadInput) as raised:
+        models.named(text)
+    offered = [each.rpartition(" ")[2] for each in raised.value.suggestions if each.startswith("a mixture of the size")]
+    assert offered == list(names.mixtures(text))[:2]
 
 
 @pytest.mark.parametrize(

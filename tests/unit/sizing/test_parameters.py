@@ -178,3 +178,8 @@ def test_a_name_that_is_nearly_one_is_suggested() -> None:
     with pytest.raises(BadInput) as raised:
         models.find("lama-3.1-8b")
     assert "did you mean llama-3.1-8b?" in raised.value.suggestions
+
+
+def test_a_shape_that_says_little_is_as_wide_as_a_tile_at_least() -> None:
+    shape = models.named("layers=2,hidden=8,heads=1").shape
+    assert (shape.intermediate, shape.head_dim, shape.kv_heads) == (64, 8, 1)
