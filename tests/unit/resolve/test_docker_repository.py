@@ -140,7 +140,48 @@ def test_the_distributions_is_not_put_in_its_place(facts: Facts, answer: Answer)
     assert "apt-get remove docker-ce" in conflict["remedy"]
 
 
-def test_dnf_removes_by_hand_with_dnf(resolve: Answer, facts: Facts, answer: Answer) -> None:
+@pytest.fixture
+def rocky(facts: Facts) -> Facts:
     facts["os"] |= {"id": "rocky", "version": "9.6", "codename": "", "family": "redhat"}
-    facts["packages"] |= {"installed": {"runc": "1.1"}, "manager": "dnf", "sources": []}
-    assert "`dnf remove runc`" in only(answer(facts, OWN))["remedy"]
+    facts["packages"] |= {"installed": {}, "manager": "dnf", "sources": []}
+    return facts
+
+
+def test_dnf_removes_by_hand_with_dnf(rocky: Facts, answer: Answer) -> None:
+    rocky["packages"]["installed"]["runc"] = "1.1"
+    assert "`dnf remove runc`" in only(answer(rocky, OWN))["remedy"]
+
+
+@pytest.mark.parametrize(
+    ("there", "package"), [("runc", "containerd.io"), ("podman-docker", "docker-ce-cli"), ("crun", None)]
+)
+def test_what_dockers_own_cannot_be_beside_is_told_where_it_has_to_come_by_hand(
+    rocky: Facts, answer: Answer, there: str, package: str | None
+) -> None:
+    rocky["packages"]["installed"][there] = "1"
+    (conflict,) = answer(rocky, "container-engine=docker")["conflicts"]
+    assert (f"Docker's own {package} does not come beside {there}" in conflict["text"]) == (package is not None)
+    assert (f"dnf remove {there}" in conflict["remedy"]) == (package is not None)
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "told"),
+    [
+        ("nvidia-docker2", "2.0.3-1.docker18.09.4.ce", True),
+        ("nvidia-docker2", "2.14.0-1", False),
+        ("nvidia-container-runtime", "3.5.0-1", True),
+        ("nvidia-container-runtime", "3.14.0-1", False),
+        ("nvidia-container-runtime-hook", "1.4.0-2", True),
+    ],
+)
+def test_packages_whose_place_the_toolkit_takes_are_told(
+    rocky: Facts, answer: Answer, name: str, version: str, told: bool
+) -> None:
+    rocky["packages"]["installed"][name] = version
+    texts = [
+        row["text"]
+        for row in answer(rocky, "container-toolkit")["warnings"]
+        if row["rule"] == "container-toolkit.before"
+    ]
+    assert len(texts) == told
+    assert all(f"{name} {version}" in text and f"dnf remove {name}" in text for text in texts)

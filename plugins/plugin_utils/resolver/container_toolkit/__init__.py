@@ -16,6 +16,7 @@ from ..log import Log, Unresolved, conflict
 from ..machine import Machine
 from ..part import TOOLKIT_SOURCE, Part, Place
 from . import docker_repository, elsewhere, podman, rootless
+from .docker_repository import packages_of, removal
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverStack
@@ -44,6 +45,7 @@ def choose(machine: Machine, wish: Wish, system: Row, driver: DriverStack | None
     if engine["name"] == "podman" and _writes_newer(spec):
         _refuse_old_podman(machine, system, log)
     _warn_of_engine(machine, system, engine["name"], log)
+    _warn_of_before(machine, system, log)
     found: ContainerToolkit = {
         "version_spec": spec,
         "packages": list(table["packages"][0]["names"]),
@@ -157,6 +159,10 @@ def _packages(name: str, machine: Machine, system: Row, log: Log) -> list[str]:
         text = f"{system['name']} has no {name} of its own, and none is there"
         others = [each for each in ("docker", "podman", "containerd") if _of_system(each, system)]
         remedy = f"use container-engine={others[0]}, or install {name} first: what is there is used"
+        beside = docker_repository.conflicting(machine, log) if name == docker_repository.DOCKER else {}
+        if beside:
+            text += "".join(f"; Docker's own {package} does not come beside {each}" for each, package in beside.items())
+            remedy += f"; before that {removal(system, list(beside))}, with what hangs on it"
         raise Unresolved(conflict("container-toolkit.engine", text, log.cite("systems", system), remedy))
     return []
 
@@ -191,6 +197,26 @@ def _warn_of_engine(machine: Machine, system: Row, engine: str, log: Log) -> Non
             f"{engine} {version} is older than {row['version']}, which {row['needs']}: use the nvidia runtime, not CDI"
         )
         log.warn("container-toolkit.engine", text, log.cite("container_toolkit", row))
+
+
+def _warn_of_before(machine: Machine, system: Row, log: Log) -> None:
+    """Tell of packages whose place the toolkit takes, before the package manager removes them or stumbles over them."""
+    installed = packages_of(machine)
+    rows = [
+        row
+        for row in log.rules["container_toolkit"]["before"]
+        if row["name"] in installed
+        and numeric_version.at_least(row["until"], numeric_version.upstream(installed[row["name"]]))
+    ]
+    if not rows:
+        return
+    names = [row["name"] for row in rows]
+    told = ", ".join(f"{name} {installed[name]}" for name in names)
+    text = (
+        f"{told} of before {'is' if len(names) == 1 else 'are'} here ({'; '.join(dict.fromkeys(row['why'] for row in rows))}): "
+        f"nvidia-container-toolkit takes the place. What to do: {removal(system, names)}, or allow it with --allow-remove NAME"
+    )
+    log.warn("container-toolkit.before", text, log.cite("container_toolkit", rows[0]))
 
 
 def _version_of(engine: str, machine: Machine, system: Row) -> str | None:

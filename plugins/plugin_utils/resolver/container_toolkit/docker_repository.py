@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ...rules import Row, Rules
 from ...wish import Wish
 from .. import keys, upstreams
@@ -43,7 +45,7 @@ def packages(engine: str, machine: Machine, system: Row, log: Log) -> list[str]:
 
 def refuse_in_place_of(machine: Machine, system: Row) -> None:
     """Raise Unresolved where the distribution's Docker is asked for and Docker's own is there."""
-    if _ENGINE not in (machine.installed or {}):
+    if _ENGINE not in packages_of(machine):
         return
     text = f"the Docker of {system['name']} is asked for, and Docker's own is there ({_ENGINE}), which is used and never replaced"
     raise Unresolved(
@@ -72,7 +74,7 @@ def place(machine: Machine, wish: Wish, system: Row, log: Log) -> Place:
 
 def _refuse_others(machine: Machine, system: Row, log: Log) -> None:
     """Raise Unresolved where another build of the engine is there, or packages that Docker's own cannot be beside."""
-    there = machine.installed or {}
+    there = packages_of(machine)
     for row in log.rules["container_toolkit"]["docker_conflicts"]:
         found = [name for name in row["names"] if name in there]
         if found:
@@ -86,11 +88,26 @@ def _refuse_others(machine: Machine, system: Row, log: Log) -> None:
         raise Unresolved(conflict("container-toolkit.engine-source", text, "the machine", _USE))
 
 
+def packages_of(machine: Machine) -> Mapping[str, str]:
+    """Return the packages that are known to be there, with their versions."""
+    return machine.installed or {}
+
+
+def conflicting(machine: Machine, log: Log) -> dict[str, str]:
+    """Return what is there that Docker's own packages cannot be beside, each with the package that says so."""
+    rows = log.rules["container_toolkit"]["docker_conflicts"]
+    return {name: row["package"] for row in rows for name in row["names"] if name in packages_of(machine)}
+
+
+def removal(system: Row, names: list[str]) -> str:
+    """Return the command that takes packages away and leaves their data."""
+    return f"{'dnf remove' if system['family'] == RPM_FAMILY else 'apt-get remove'} {' '.join(names)}"
+
+
 def _by_hand(system: Row, names: list[str]) -> str:
     """Return what a person does who wants another engine all the same. Its data stays in /var/lib/docker."""
-    remove = "dnf remove" if system["family"] == RPM_FAMILY else "apt-get remove"
     return (
-        f"end the containers that run, run `{remove} {' '.join(names)}` (images and volumes stay in /var/lib/docker), "
+        f"end the containers that run, run `{removal(system, names)}` (images and volumes stay in /var/lib/docker), "
         "and run again"
     )
 
