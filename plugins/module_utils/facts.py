@@ -784,6 +784,15 @@ class VisibleCards(TypedDict):
     """CUDA_VISIBLE_DEVICES"""
 
 
+class LeadingLibrary(TypedDict):
+    """Library that is loaded before that of a wheel."""
+
+    file: str
+    """File that names its directory"""
+    path: str
+    """Where it is"""
+
+
 class ArchiveRecord(TypedDict):
     """Library that gpuwright put into a toolkit."""
 
@@ -837,6 +846,8 @@ class Cuda(_Cuda, total=False):
 
     visible: list[VisibleCards]
     """Files for all users that say which cards CUDA shows; absent where none does"""
+    leading: list[LeadingLibrary]
+    """Libraries that every login's LD_LIBRARY_PATH puts before those of Python's wheels; absent where there is none"""
     on_path: list[str]
     """Files for all users that put a toolkit below /usr/local into PATH; absent where none does"""
 

@@ -457,6 +457,11 @@ facts:
           returned: where it applies
           type: list
           elements: dict
+        leading:
+          description: "Libraries that every login's LD_LIBRARY_PATH puts before those of Python's wheels; absent where there is none."
+          returned: where it applies
+          type: list
+          elements: dict
         on_path:
           description: "Files for all users that put a toolkit below /usr/local into PATH; absent where none does."
           returned: where it applies

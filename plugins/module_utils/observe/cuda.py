@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Iterator, Mapping
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import paths, versions
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
-from ansible_collections.gpuwright.node.plugins.module_utils.observe import packages
+from ansible_collections.gpuwright.node.plugins.module_utils.observe import loader, packages
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import (
@@ -266,4 +266,7 @@ def observe(host: Host) -> Cuda:
     shown = visible(host)
     if shown:
         seen["visible"] = shown
+    first = loader.leading(host)
+    if first:
+        seen["leading"] = first
     return seen

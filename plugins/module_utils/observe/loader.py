@@ -13,7 +13,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Ho
 from ansible_collections.gpuwright.node.plugins.module_utils.observe.driver import library_version
 
 if TYPE_CHECKING:
-    from ansible_collections.gpuwright.node.plugins.module_utils.facts import DeviceNode, FoundLibrary
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import DeviceNode, FoundLibrary, LeadingLibrary
 
 NAME = "libcuda.so.1"
 #: How the cache of the loader calls an architecture (glibc, elf/cache.c).
@@ -22,6 +22,9 @@ _LINE = re.compile(r"^[ \t]*libcuda\.so\.1 \(([^)]*)\) => (/\S+)[ \t]*$", re.MUL
 #: Where a login of everybody gets its variables from.
 _VARIABLES = ("/etc/environment", "/etc/profile.d/*.sh")
 _SETTING = re.compile(r"""^[ \t]*(?:export[ \t]+)?LD_LIBRARY_PATH=["']?([^\s"';#]+)""", re.MULTILINE)
+#: What frameworks from the Python index have as wheels of their own, and no toolkit of NVIDIA's has in its directory.
+_OF_WHEELS = re.compile(r"lib(?:cudnn|nccl)\.so\.\d{1,3}", re.ASCII)
+_PLAIN = re.compile(r"(?:/[\w.+-]{1,100}){1,20}", re.ASCII)
 _LIMIT = 1 << 16
 _MOST = 20
 #: What makes a node for a program of a user, with the rights of root (the driver's README, chapter "Frequently Asked Questions": how and
@@ -37,14 +40,32 @@ def parse(text: str, arch: str | None) -> list[str]:
     return [path for kinds, path in _LINE.findall(text) if own in kinds.replace(" ", "").split(",")]
 
 
-def _of_variables(host: Host) -> Iterator[str]:
-    """What LD_LIBRARY_PATH, as everybody's login has it, puts before the cache."""
+def _directories(host: Host, fact: str) -> Iterator[tuple[str, str]]:
+    """The directories of LD_LIBRARY_PATH, as everybody's login has it, each behind the file that says so."""
     for path in (path for pattern in _VARIABLES for path in host.glob(pattern)):
-        for value in _SETTING.findall(host.read(path, "driver.loader", limit=_LIMIT) or ""):
+        for value in _SETTING.findall(host.read(path, fact, limit=_LIMIT) or ""):
             for directory in value.split(":"):
-                file = f"{directory.rstrip('/')}/{NAME}"
-                if directory.startswith("/") and "/../" not in file and host.exists(file):
-                    yield file
+                if directory.startswith("/") and "/../" not in f"{directory}/":
+                    yield path, directory.rstrip("/")
+
+
+def _of_variables(host: Host) -> Iterator[str]:
+    """What LD_LIBRARY_PATH puts before the cache."""
+    for _file, directory in _directories(host, "driver.loader"):
+        if host.exists(f"{directory}/{NAME}"):
+            yield f"{directory}/{NAME}"
+
+
+def leading(host: Host) -> list[LeadingLibrary]:
+    """Libraries that wheels bring too, and that every login's LD_LIBRARY_PATH puts before theirs (ld.so(8))."""
+    found: Iterator[LeadingLibrary] = (
+        {"file": file, "path": f"{directory}/{name}"}
+        for file, directory in _directories(host, "cuda.leading")
+        if _PLAIN.fullmatch(directory)
+        for name in host.names(directory, "cuda.leading")
+        if _OF_WHEELS.fullmatch(name)
+    )
+    return list(found)[:_MOST]
 
 
 def libraries(host: Host, arch: str | None) -> list[FoundLibrary]:

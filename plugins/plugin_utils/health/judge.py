@@ -68,7 +68,7 @@ def judge(facts: Facts, stack: Stack | None = None, expected: Expected | plan.Ex
     result += hidden.judge_hidden(view, wished)
     result += judge_builds.judge_records(view) + judge_builds.judge_builds(view)
     result += judge_disks.judge_disks(view) + judge_around.judge_names(view)
-    result += [*judge_around.judge_toolkits(view), *judge_around.judge_visible(view)]
+    result += [*judge_around.judge_toolkits(view), *judge_around.judge_visible(view), *judge_around.judge_leading(view)]
     for component in COMPONENTS.values():
         result += component.judge(view, wished)
     if wanted.get("seals") is not False:

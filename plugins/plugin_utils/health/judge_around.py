@@ -181,6 +181,26 @@ def judge_visible(view: View) -> Iterator[Check]:
         )
 
 
+def judge_leading(view: View) -> Iterator[Check]:
+    """Frameworks load the libraries of their own wheels, and none that every login has before them (pytorch/pytorch, issue 119989)."""
+    found = view.get("cuda.leading") or ()
+    titles = {"libcudnn": "cuDNN", "libnccl": "NCCL"}
+    for directory in dict.fromkeys(each["path"].rpartition("/")[0] for each in found):
+        there = [each for each in found if each["path"].rpartition("/")[0] == directory]
+        names = list(dict.fromkeys(each["path"].rpartition("/")[2] for each in there))
+        files = ", ".join(dict.fromkeys(each["file"] for each in there))
+        what = " and ".join(dict.fromkeys(titles[name.partition(".")[0]] for name in names))
+        yield checks.failed(
+            "cuda.library_path",
+            "warning",
+            measured=[each["path"] for each in there],
+            reason=f"LD_LIBRARY_PATH of every login has {directory} ({files}), whose {what} ({', '.join(names)}) PyTorch and its like load "
+            "in place of that of their wheels: in another version it ends with an undefined symbol or a mismatch",
+            action="configure",
+            remedy=f"take {directory} out of LD_LIBRARY_PATH in {files}, and log in again; start what needs it with it alone",
+        )
+
+
 def _names_a_card(place: str, cards: Sequence[Card]) -> bool:
     """Whether a place of CUDA_VISIBLE_DEVICES is a card: its number, the beginning of its UUID, or an instance of MIG."""
     if place.isdecimal():

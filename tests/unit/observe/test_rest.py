@@ -187,6 +187,18 @@ def test_what_every_login_has_of_the_cards_that_cuda_shows_is_told_and_no_condit
     ]
 
 
+def test_libraries_that_every_login_has_before_those_of_wheels_are_told(tree: Tree) -> None:
+    for name in ("libcudnn.so.8", "libcudnn_cnn_train.so.8", "libcudnn.so.8.9.7", "libnccl.so.2", "libcublas.so.12"):
+        tree.file(f"/opt/own/lib/{name}", "")
+    tree.file("/etc/environment", 'PATH="/usr/bin"\n# LD_LIBRARY_PATH=/opt/own/lib\n')
+    tree.file("/etc/profile.d/a.sh", "export LD_LIBRARY_PATH=/usr/lib/../lib:$HOME/lib:/gone\n")
+    assert "leading" not in cuda.observe(tree.host())
+    tree.file("/etc/profile.d/b.sh", "export LD_LIBRARY_PATH=/opt/own/lib/:$LD_LIBRARY_PATH\n")
+    assert cuda.observe(tree.host())["leading"] == [
+        {"file": "/etc/profile.d/b.sh", "path": f"/opt/own/lib/{name}"} for name in ("libcudnn.so.8", "libnccl.so.2")
+    ]
+
+
 def test_files_that_put_a_toolkit_into_path_are_told(tree: Tree) -> None:
     assert "on_path" not in cuda.observe(tree.host())
     tree.file("/etc/environment", 'PATH="/usr/local/cuda-12.4/bin:/usr/bin"\n')

@@ -684,3 +684,13 @@ def test_a_variable_that_only_privileged_containers_may_use_is_told(whole: Any, 
     if status == "fail":
         assert "only privileged containers" in check["reason"]
         assert "--set accept-nvidia-visible-devices-envvar-when-unprivileged=true" in check["remedy"]
+
+
+def test_a_library_before_that_of_the_wheels_is_told_with_the_file_that_puts_it_there(whole: Any) -> None:
+    assert found(whole, "cuda.library_path") == []
+    names = ("libcudnn.so.8", "libnccl.so.2")
+    rows = [{"file": "/etc/profile.d/b.sh", "path": f"/opt/own/lib/{name}"} for name in names]
+    (check,) = found(whole, "cuda.library_path", cuda={"leading": rows})
+    assert check["status"] == "warn"
+    assert "cuDNN and NCCL (libcudnn.so.8, libnccl.so.2)" in check["reason"]
+    assert "take /opt/own/lib out of LD_LIBRARY_PATH in /etc/profile.d/b.sh" in check["remedy"]
