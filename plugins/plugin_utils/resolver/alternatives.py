@@ -347,7 +347,7 @@ def _driver(wish: Wish, rules: Rules, today: date) -> Part:
         name = driver["branch"] if driver else ""
         return taking(name, 0, _life(rows[name], today)) if name in rows else None
 
-    same = [(0, str(wish.driver_branch))] if wish.driver_version else []
+    same = [(0, str(wish.driver_branch))] if wish.driver_version and wish.driver_branch in rows else []
     ordered = [*same, *nearest_first([str(wish.driver_branch)], list(rows))]
     several = [taking(name, step, _life(rows[name], today)) for step, name in ordered]
 

@@ -107,6 +107,7 @@ def _write(root: Tree, files: dict[str, str], change: dict[str, Any]) -> None:
         gone = root.root / path.lstrip("/")
         shutil.rmtree(gone) if gone.is_dir() and not gone.is_symlink() else gone.unlink()
     for path, target in change.get("links", {}).items():
+        (root.root / path.lstrip("/")).unlink(missing_ok=True)
         root.link(path, target)
 
 

@@ -160,6 +160,16 @@ def test_what_no_system_solves_is_told_beside_one_that_is_not_served(resolve: Re
     assert len(resolve("GeForce GTX 1050", written, "driver=580")["conflicts"]) == 1
 
 
+@pytest.mark.parametrize(("version", "near"), [("367.44", "390"), ("300.10", "390"), ("999.1", "620")])
+def test_a_build_of_a_branch_outside_the_tables_is_told_as_its_branch_is(
+    resolve: Resolve, version: str, near: str
+) -> None:
+    (entry,) = resolve("GeForce RTX 4090", "ubuntu-24.04", f"driver={version}")["conflicts"]
+    assert entry["rule"] == "driver.unknown"
+    assert f"driver {version.partition('.')[0]} is " in entry["text"]
+    assert near in entry["text"]
+
+
 def test_a_derivative_that_is_not_served_is_known_by_its_name(resolve: Resolve) -> None:
     for written, name in (("amazon linux 2023", "Amazon Linux 2023"), ("pop!_os 22.04", "Pop!_OS")):
         (entry,) = resolve("GeForce RTX 4090", written)["conflicts"]
