@@ -350,6 +350,15 @@ def test_latent_attention_of_a_gguf_file_keeps_one_vector_of_a_token() -> None:
     assert local._kept_of_block({keys.name: keys}, 0, 1) == (576, True)
 
 
+@pytest.mark.parametrize(
+    ("names", "kept"),
+    [(["attn_qkv"], 8), (["attn_qkv", "ssm_conv1d"], 0), (["ssm_conv1d"], 0), (["attn_k", "attn_v"], 128)],
+)
+def test_a_block_of_a_gguf_file_keeps_keys_and_values_or_a_state(names: list[str], kept: int) -> None:
+    tensors = [headers.Tensor(f"blk.0.{name}.weight", "f16", (2048, 64), 1) for name in names]
+    assert local._kept_of_block({each.name: each for each in tensors}, 0, 8) == (kept, False)
+
+
 def test_a_model_in_one_part_is_read(tmp_path: Path) -> None:
     total = write_gguf(tmp_path / "m-00001-of-00001.gguf")
     assert held(str(tmp_path / "m-00001-of-00001.gguf")).of("weights") == pytest.approx(total, abs=1)

@@ -30,6 +30,7 @@ def floats(bits: int, group: int | None, method: str = "compressed-tensors") -> 
         ({"quant_method": "awq", "bits": 4, "group_size": 128}, "int4", 4 + 20 / 128),
         ({"quant_method": "awq", "w_bit": 4, "q_group_size": 32}, "int4", 4 + 20 / 32),
         ({"quant_method": "gptq", "bits": 4, "group_size": -1}, "int4", 4),
+        ({"quant_method": "awq"}, "int4", 4 + 20 / 128),
         ({"quant_method": "gptq", "bits": 3, "group_size": 64}, "int3", 3 + 19 / 64),
         ({"quant_method": "gptq", "bits": 8, "group_size": 32}, "int8", 8),
         ({"quant_method": "auto-round", "bits": 2, "group_size": 32}, "int2", 2 + 18 / 32),
