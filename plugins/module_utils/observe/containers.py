@@ -53,7 +53,7 @@ _PLUGINS = "/var/lib/kubelet/device-plugins/nvidia-*.sock"
 #: What a kubelet asks Docker by (github Mirantis/cri-dockerd).
 _CRI_DOCKERD = ("/usr/bin/cri-dockerd", "/usr/local/bin/cri-dockerd")
 #: Docker's own settings of each user, where the context is that commands go to.
-_CLIENTS = ("/root/.docker/config.json", "/home/*/.docker/config.json")
+_CLIENT = (".docker", "config.json")
 _TO_DESKTOP = re.compile(r'"currentContext"\s{0,20}:\s{0,20}"desktop-')
 _SELINUX = "/sys/fs/selinux"
 #: What a configuration says where its runtimes may be others than containerd's own, or may come from elsewhere.
@@ -299,8 +299,9 @@ def _elsewhere(host: Host) -> Literal["snap", "desktop"] | None:
 
 def _to_desktop(host: Host) -> list[str]:
     """Settings of users whose commands go to Docker Desktop's machine."""
-    places = [path for pattern in _CLIENTS for path in host.glob(pattern)]
-    return [path for path in places if _TO_DESKTOP.search(host.read(path, limit=_LIMIT) or "")][:100]
+    homes = ["/root", *(f"{rootless.HOMES}/{name}" for name in rootless.of_homes(host, _CLIENT))]
+    places = ["/".join((home, *_CLIENT)) for home in homes]
+    return [path for path in places if _TO_DESKTOP.search(host.read(path, limit=_LIMIT) or "")]
 
 
 def _kubernetes(host: Host) -> Kubernetes | None:

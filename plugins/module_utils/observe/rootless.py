@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, List, Mapping
+from typing import TYPE_CHECKING, List, Mapping, Sequence
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
@@ -29,8 +29,9 @@ _UNTOLD = "_"
 _DIGITS = re.compile(r"[0-9]{1,18}", re.ASCII)
 _LIMIT = 1 << 18
 _FACT = "containers.rootless"
+HOMES = "/home"
 #: Where the setup of Docker without root puts its unit (docs.docker.com/engine/security/rootless).
-_HOMES, _UNIT = "/home", (".config", "systemd", "user", "docker.service")
+_UNIT = (".config", "systemd", "user", "docker.service")
 _MOST = 100
 #: Ids of people begin there, and the last one is nobody's (login.defs(5)).
 _FIRST, _NOBODY = 1000, 65534
@@ -90,23 +91,23 @@ def _added(host: Host, uids: list[IdRange], gids: list[IdRange]) -> RootlessAdde
     return {"uids": ours("uids", uids), "gids": ours("gids", gids)}
 
 
-def _docker(host: Host) -> list[str]:
-    """Users who have a unit of Docker without root. Root follows no link of theirs, and asks nothing that a server may not answer."""
+def of_homes(host: Host, parts: Sequence[str]) -> list[str]:
+    """Users who have a file, by its path below their homes. Root follows no link of theirs, and asks no server that may not answer."""
     mounts = disk_class.parse_mountinfo(host.read("/proc/1/mountinfo", limit=_LIMIT) or "")
-    if any(_is_served(mount) and f"{mount['mount']}/".startswith(f"{_HOMES}/") for mount in mounts):
+    if any(_is_served(mount) and f"{mount['mount']}/".startswith(f"{HOMES}/") for mount in mounts):
         return []
-    names = filter(_NAME.fullmatch, host.names(_HOMES, _FACT))
-    return [name for name in names if _has_unit(host, f"{_HOMES}/{name}")][:_MOST]
+    names = filter(_NAME.fullmatch, host.names(HOMES, _FACT))
+    return [name for name in names if _has(host, f"{HOMES}/{name}", parts)][:_MOST]
 
 
 def _is_served(mount: dict[str, str]) -> bool:
     return mount["fstype"].startswith(("autofs", "fuse")) or disk_class.network_name(mount) is not None
 
 
-def _has_unit(host: Host, path: str) -> bool:
+def _has(host: Host, path: str, parts: Sequence[str]) -> bool:
     if host.link(path) is not None:
         return False
-    for part in _UNIT:
+    for part in parts:
         path = f"{path}/{part}"
         if host.link(path) is not None:
             return False
@@ -126,7 +127,7 @@ def observe(host: Host) -> Rootless:
         "gids": gids,
         "added": _added(host, uids, gids),
     }
-    docker = _docker(host)
+    docker = of_homes(host, _UNIT)
     if docker:
         seen["docker"] = docker
     return seen

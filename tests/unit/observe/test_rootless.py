@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
-from ansible_collections.gpuwright.node.plugins.module_utils.observe import rootless
+from ansible_collections.gpuwright.node.plugins.module_utils.observe import containers, rootless
 
 
 def machine(root: Path, **files: str) -> Host:
@@ -111,3 +111,26 @@ def test_no_link_in_a_home_is_followed(tmp_path: Path, link: str) -> None:
     at.symlink_to(tmp_path / "elsewhere" / link)
     assert at.exists()
     assert "docker" not in rootless.observe(host)
+
+
+@pytest.mark.parametrize(
+    ("text", "goes"),
+    [
+        ('{"auths": {}, "currentContext": "desktop-linux"}', True),
+        ('{"currentContext":"default"}', False),
+        ('{"note": "desktop-linux"}', False),
+        ("", False),
+    ],
+)
+@pytest.mark.parametrize("home", ["root", "home__alice"])
+def test_whose_docker_asks_docker_desktop_is_seen(tmp_path: Path, home: str, text: str, goes: bool) -> None:
+    host = machine(tmp_path, **{f"{home}__.docker__config.json": text})
+    place = f"/{home}/.docker/config.json".replace("__", "/")
+    assert containers._to_desktop(host) == ([place] if goes else [])
+
+
+def test_a_link_to_another_docker_is_not_followed(tmp_path: Path) -> None:
+    host = machine(tmp_path, elsewhere='{"currentContext": "desktop-linux"}')
+    (tmp_path / "home/alice/.docker").mkdir(parents=True)
+    (tmp_path / "home/alice/.docker/config.json").symlink_to(tmp_path / "elsewhere")
+    assert containers._to_desktop(host) == []
