@@ -173,9 +173,9 @@ def _to_desktop(docker: Docker) -> Iterator[Check]:
     if users and docker["installed"]:
         yield _warned(
             "container.docker",
-            f"docker of who has {', '.join(users)} asks Docker Desktop (context desktop-linux), whose containers run in a virtual machine "
-            "that has no card and no driver",
-            "docker context use default, as that user; or remove docker-desktop",
+            f"{', '.join(users)} has docker ask Docker Desktop (context desktop-linux), whose containers run in a virtual machine without "
+            "card and driver",
+            "docker context use default, as the user whose file that is; or remove docker-desktop",
         )
 
 
