@@ -25,7 +25,7 @@ a third set of 40, 19 were right by these words on 79f15df1, and 23 by their mea
 Of a fifth set of 40, tried on c257d2a6, 27 and 29; of a sixth, tried on 32a7a5f7, 25 and 28; of a seventh, tried on 1d573126, 18 and 20;
 of an eighth (`asked.yaml`: for each of 40 queries as people type them, about what is most often asked, the first fitting thread, whether
 its kind was known or not), tried on 23ac0b68, 28 and 30; of the 37 questions of a ninth, found in the same way by other queries, tried on
-68a349f2, 24 and 26; of 45 of `mended_kernel.yaml`, tried on 6208d571, 23. Those of `mended.yaml` were written while their kinds were
+683a8511, 24 and 26; of 45 of `mended_kernel.yaml`, tried on 6208d571, 23. Those of `mended.yaml` were written while their kinds were
 mended: they count as found after, and not as tried first.
 
 The input is written anew and as small as it can be: other addresses and names, versions where they matter.
