@@ -91,8 +91,10 @@ def resolve_all(number: int) -> list[float]:
     from gpuwright import paths
 
     paths.make_collection_importable()
-    from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver, rules, wish
+    from ansible_collections.gpuwright.node.plugins.plugin_utils import rules
     from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import machine
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import resolve as resolver
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import wish
 
     table = rules.load_rules()
     taken = []

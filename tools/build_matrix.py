@@ -20,12 +20,13 @@ TARGET = ROOT / "docs" / "matrix.md"
 sys.path.insert(0, str(ROOT / "collections"))
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version  # noqa: E402 - the path comes first
-from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import branch, cards, targets  # noqa: E402
-from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.frameworks import FRAMEWORKS  # noqa: E402
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.frameworks.resolve import FRAMEWORKS  # noqa: E402
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.nvidia_driver.resolve import branch  # noqa: E402
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import cards, targets  # noqa: E402
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.log import Log  # noqa: E402
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.machine import Card  # noqa: E402
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules  # noqa: E402
-from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import FrameworkWish  # noqa: E402
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish.wish import FrameworkWish  # noqa: E402
 
 Rules = dict[str, Any]
 Row = dict[str, Any]

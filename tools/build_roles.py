@@ -23,6 +23,8 @@ import yaml
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "plugins" / "plugin_utils" / "wish" / "roles.json"
 COMPONENTS = Path("plugins/plugin_utils/components")
+#: What of a component chooses the stack, which the seal holds itself.
+CHOICE = ("model", "wish", "resolve", "__init__")
 PARTS = ("defaults", "vars", "tasks", "templates", "files", "handlers")
 # What a role used alone does first. It belongs to no component.
 FIRST_STEP = "standalone"
@@ -62,9 +64,9 @@ def files(roles: Path, name: str) -> list[Path]:
 
 
 def component(components: Path, name: str) -> list[Path]:
-    """The Python of a role's component; none where the role is no component."""
-    alone = components / f"{name}.py"
-    return [alone] if alone.is_file() else [path for path in (components / name).rglob("*.py") if path.is_file()]
+    """The Python of a role's component that decides what the role does; none where the role is no component."""
+    folder = components / name
+    return [path for path in folder.rglob("*.py") if path.relative_to(folder).with_suffix("").parts[0] not in CHOICE]
 
 
 def options(role: Path) -> dict[str, dict[str, Any]]:

@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "plugins" / "module_utils" / "observe" / "own_units.py"
 sys.path.insert(0, str(ROOT / "collections"))
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components import COMPONENTS  # noqa: E402 - the path comes first
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.registry import COMPONENTS  # noqa: E402 - the path comes first
 
 BEGIN = '''\
 # Copyright: gpuwright contributors

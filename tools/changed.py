@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 TOUCHES: list[tuple[str, tuple[str, ...]]] = [
     (r"^tests/(unit|property|packaging|integration)/.*test_\w+\.py$", (r"\g<0>",)),
     (r"^tests/(unit/\w+|property|packaging|integration)/conftest\.py$", (r"tests/\1",)),
-    (r"^(compat/|plugins/plugin_utils/(resolver/|rules|wish))", ("tests/property",)),
+    (r"^(compat/|plugins/plugin_utils/(resolver/|rules|wish|components/\w+/(resolve|wish)))", ("tests/property",)),
     (r"^(pyproject\.toml|galaxy\.yml|meta/|src/gpuwright/paths)", ("tests/packaging",)),
     (r"^(roles|playbooks)/", ("tests/integration/test_warm.py", "tests/integration/test_roles_alone.py")),
     (r"^plugins/(action|modules)/|plugin_utils/(plan|actions)/|seal", ("tests/integration/test_plan.py", "tests/integration/test_warm.py")),

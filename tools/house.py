@@ -53,14 +53,13 @@ COUNTS = (
     Count(
         "container_toolkit",
         "Python files that name container_toolkit, beside its own",
-        "git grep -l container_toolkit -- 'plugins/*.py' 'src/*.py' ':!plugins/plugin_utils/*/container_toolkit.py' "
-        "':!plugins/plugin_utils/*/container_toolkit/*'",
+        "git grep -l container_toolkit -- 'plugins/*.py' 'src/*.py' ':!plugins/plugin_utils/components/container_toolkit'",
         5,
     ),
     Count(
         "jax",
         "Python files that name jax, beside its own",
-        "git grep -lw jax -- 'plugins/*.py' 'src/*.py' ':!plugins/*/frameworks/jax.py'",
+        "git grep -lw jax -- 'plugins/*.py' 'src/*.py' ':!plugins/*/jax.py'",
         3,
     ),
     Count(

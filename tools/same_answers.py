@@ -37,7 +37,7 @@ _OLD_PLANNER = _PLUGINS + "plugin_utils.planner"
 #: Where each function that is asked is; of several places the first that is there. What moves gets its new place in front of the old one.
 ENTRY_POINTS: dict[str, tuple[str, ...]] = {
     "rules": (f"{_PLUGINS}plugin_utils.rules:load_rules",),
-    "wish": (f"{_PLUGINS}plugin_utils.wish:Wish",),
+    "wish": (f"{_PLUGINS}plugin_utils.wish.wish:Wish", f"{_PLUGINS}plugin_utils.wish:Wish"),
     "lock_as_wish": (f"{_PLUGINS}plugin_utils.resolver.lock:as_wish", f"{_PLUGINS}plugin_utils.lock:as_wish"),
     "described": (
         f"{_PLUGINS}plugin_utils.resolver.machine:machine_from_options",
@@ -49,7 +49,7 @@ ENTRY_POINTS: dict[str, tuple[str, ...]] = {
         f"{_PLUGINS}plugin_utils.resolver.situation:situation_from_facts",
         f"{_PLUGINS}plugin_utils.situation:situation_from_facts",
     ),
-    "resolve": (f"{_PLUGINS}plugin_utils.resolver:resolve",),
+    "resolve": (f"{_PLUGINS}plugin_utils.resolver.resolve:resolve", f"{_PLUGINS}plugin_utils.resolver:resolve"),
     "request": (f"{_PLAN}.request:Request", f"{_PLANNER}:Request", f"{_OLD_PLANNER}:Request"),
     "draft": (f"{_PLAN}.draft:make_draft", f"{_PLANNER}:draft", f"{_OLD_PLANNER}:draft"),
     "absent": (f"{_PLAN}.index_query:absent", f"{_PLANNER}:absent", f"{_OLD_PLANNER}:absent"),

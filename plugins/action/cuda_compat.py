@@ -10,7 +10,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import BadInput
-from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import compatible
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.resolve import compatible
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
 
 if TYPE_CHECKING:

@@ -4,12 +4,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ansible.errors import AnsibleActionFail
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.node_action import ModuleAction
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components import frameworks
+from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.node_action import ModuleAction, Result, Variables
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.frameworks import apply as frameworks
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import StepRefused
 
 #: What check mode tells of an action.
@@ -23,7 +21,7 @@ _WOULD = {
 class ActionModule(ModuleAction):
     """The module on the node, behind the gate, and the judgement here."""
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def run(self, tmp: str | None = None, task_vars: Variables | None = None) -> Result:
         """Look, judge, and say what is to be done. Fails with the component's own words where the run must not go on."""
         result = super().run(tmp, task_vars)
         if result.get("failed"):

@@ -4,9 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.node_action import NodeAction
+from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.node_action import NodeAction, Result, Variables
 from ansible_collections.gpuwright.node.plugins.plugin_utils.report import failures
 
 
@@ -15,7 +13,7 @@ class ActionModule(NodeAction):
 
     _VALID_ARGS = frozenset(("checks",))
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def run(self, tmp: str | None = None, task_vars: Variables | None = None) -> Result:
         """The failure, as :class:`failures.Failure` has it."""
         super().run(tmp, task_vars)
         given = task_vars or {}

@@ -4,9 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.node_action import NodeAction
+from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.node_action import NodeAction, Result, Variables
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import package_calls
 
 
@@ -15,9 +13,9 @@ class ActionModule(NodeAction):
 
     _requires_connection = True
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def run(self, tmp: str | None = None, task_vars: Variables | None = None) -> Result:
         """Install; the module's answer."""
-        result: dict[str, Any] = super().run(tmp, task_vars)
+        result: Result = super().run(tmp, task_vars)
         plan = self.variables(task_vars or {}, ["gpuwright_plan"]).get("gpuwright_plan")
         given = {key: value for key, value in self._task.args.items() if value}
         if not given.get("names"):

@@ -4,12 +4,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ansible.errors import AnsibleActionFail
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base.redact import CredentialsError
-from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.node_action import NodeAction
+from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.node_action import NodeAction, Result, Variables
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import sources
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import credentials
 
@@ -20,9 +18,9 @@ class ActionModule(NodeAction):
     _requires_connection = True
     _VALID_ARGS = frozenset(("names", "retries"))
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def run(self, tmp: str | None = None, task_vars: Variables | None = None) -> Result:
         """Add what is not there; the module's answer."""
-        result: dict[str, Any] = super().run(tmp, task_vars)
+        result: Result = super().run(tmp, task_vars)
         given = self.variables(task_vars or {}, ["gpuwright_plan", "gpuwright_mirrors", "gpuwright_wish"])
         plan = given["gpuwright_plan"]
         rows, displaced = sources.of_names(plan, self._task.args.get("names"))

@@ -11,7 +11,7 @@ from ansible.errors import AnsibleActionFail
 from ansible_collections.gpuwright.node.plugins.plugin_utils.actions import owner
 from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.node_action import NodeAction
 from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.node_session import NodeSession
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components import COMPONENTS
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.registry import COMPONENTS
 from ansible_collections.gpuwright.node.plugins.plugin_utils.health import drift, judge_kernel_log
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import BadInput
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import document

@@ -7,7 +7,6 @@ from __future__ import annotations
 import contextlib
 import posixpath
 from contextlib import AbstractContextManager
-from typing import Any
 
 from ansible.errors import AnsibleActionFail
 
@@ -16,6 +15,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.packages import met
 from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.node_action import (
     WISH_VARIABLES,
     ModuleAction,
+    Result,
     Variables,
 )
 from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.node_session import NodeSession
@@ -28,7 +28,7 @@ class ActionModule(ModuleAction):
     While it runs, the run's directory has how far it is.
     """
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def run(self, tmp: str | None = None, task_vars: Variables | None = None) -> Result:
         """Run the module with the task's arguments."""
         arguments = self._task.args
         addresses = [url for key in ("index_url", "dependencies_url") if (url := arguments.get(key))]

@@ -4,11 +4,11 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import cast
 
 from ansible.errors import AnsibleActionFail
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.node_action import NodeAction
+from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.node_action import NodeAction, Result, Variables
 from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.node_session import NodeSession
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model import sections
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import StepRefused
@@ -21,7 +21,7 @@ class ActionModule(NodeAction):
 
     _VALID_ARGS = frozenset(("component", "step", "given"))
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def run(self, tmp: str | None = None, task_vars: Variables | None = None) -> Result:
         """Observe, decide, and return the work. Fails with the component's own words where the run must not go on."""
         super().run(tmp, task_vars)
         arguments, look = self._task.args, NodeSession(self, task_vars or {})

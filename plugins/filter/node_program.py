@@ -39,7 +39,7 @@ from collections.abc import Callable
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components import COMPONENTS
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.registry import COMPONENTS
 
 _PROGRAMS: dict[str, Callable[[], str]] = {
     name: component.program for name, component in COMPONENTS.items() if component.program

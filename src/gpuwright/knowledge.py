@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.plugin_utils.model.stack import Answer, RulesAge
     from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.catalogue import Description
     from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.machine import Machine
-    from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.wish.wish import Wish
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,9 @@ def resolve(question: Question) -> Answer:
         BadInput: a card, component, operating system or assumption is not known.
     """
     with given.their_bad_input():
-        from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver, rules
+        from ansible_collections.gpuwright.node.plugins.plugin_utils import rules
         from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import images
+        from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import resolve as resolver
 
         where, wished = _asked(question)
         table = rules.load_rules()
@@ -69,8 +70,9 @@ def resolve(question: Question) -> Answer:
 
 def _asked(question: Question) -> tuple[Machine, Wish]:
     """The machine and the wish of a question, as the resolver takes them."""
-    from ansible_collections.gpuwright.node.plugins.plugin_utils import rules, wish
+    from ansible_collections.gpuwright.node.plugins.plugin_utils import rules
     from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import machine
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import wish
 
     table = rules.load_rules()
     wished = wish.Wish.from_variables({"gpuwright_want": list(question.wants), "gpuwright_wish": dict(question.wish)})
@@ -116,8 +118,7 @@ def check_wish(wants: Sequence[str], variables: Mapping[str, object]) -> None:
         BadInput: with what is near.
     """
     with given.their_bad_input():
-        from ansible_collections.gpuwright.node.plugins.plugin_utils import wish
-        from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import settings
+        from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import settings, wish
 
         wish.Wish.from_variables({"gpuwright_want": list(wants), "gpuwright_wish": dict(variables)})
         settings.read(variables)
@@ -142,7 +143,7 @@ def refuse_templates(option: str, value: Any) -> None:
 def default_wants() -> list[str]:
     """What `plan` and `up` take where nothing is wished by name."""
     paths.make_collection_importable()
-    from ansible_collections.gpuwright.node.plugins.plugin_utils import wish
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import wish
 
     return list(wish.DEFAULT_WANTS)
 

@@ -149,7 +149,7 @@ def _interpreter() -> str:
 
 def _with_copies(args: argparse.Namespace, files: dict[str, object]) -> argparse.Namespace:
     """The options with each project's file as it was read now: whoever may write that must not say later what root installs."""
-    from ansible_collections.gpuwright.node.plugins.plugin_utils import wish
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.components.frameworks import wish
 
     wants: list[str] = []
     for want in args.want or ():

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components import COMPONENTS
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.registry import COMPONENTS
 
 from .conftest import Node, Run
 from .test_monitoring_exporters import checks, up

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components import COMPONENTS
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.registry import COMPONENTS
 from tests.sim import settings
 
 from . import snapshot

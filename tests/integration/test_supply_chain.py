@@ -17,11 +17,12 @@ import yaml
 from ansible_collections.gpuwright.node.plugins.module_utils.base import openpgp
 from ansible_collections.gpuwright.node.plugins.module_utils.packages import wheels as pip
 from ansible_collections.gpuwright.node.plugins.modules import repository_key
-from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components import Context, frameworks
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.base import Context
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.frameworks import apply as frameworks
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import resolve as resolver
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.machine import machine_from_options
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
-from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish.wish import Wish
 from tests.sim import repository, settings, wheels
 from tests.sim.engine import docker
 from tests.unit.modules import run_module

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.stack import Conflict
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import resolve as resolver
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.machine import Machine
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import Rules
-from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish.wish import Wish
 from tests.property import naive
 
 _ASK = re.compile(

@@ -14,13 +14,13 @@ import pytest
 from hypothesis import HealthCheck, Phase, assume, event, example, given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.stack import Stack
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import alternatives, images
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import resolve as resolver
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.log import Log
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.machine import ASSUMPTIONS
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.possible import Possible, Trials
-from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish.wish import Wish
 from tests.property import naive, nearer, remedies
 from tests.property.machines import (
     RULES,

@@ -28,7 +28,7 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.finish import 
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.request import Request
 from ansible_collections.gpuwright.node.plugins.plugin_utils.report import records
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
-from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish.wish import Wish
 from tests.unit.gate import honest
 
 DOCUMENT = json.loads(gate.ANSWERS.read_text(encoding="utf-8"))

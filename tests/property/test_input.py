@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import BadInput
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import gpus
-from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import VARIABLES, Wish
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish.wish import VARIABLES, Wish
 from tests.property.machines import RULES, WANTS, Question, answer_to, observed
 
 _words = st.sampled_from(

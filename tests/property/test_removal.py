@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components import Context
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.base import Context
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import StepRefused
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import removal, removal_work
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.request import Request

@@ -15,9 +15,9 @@ from ansible.errors import AnsibleActionFail
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 
-from .. import gate, wish
+from .. import gate
 from ..model.errors import BadInput
-from ..wish import settings
+from ..wish import settings, wish
 from . import limits
 
 #: Variables of a host, as Ansible hands them over: of any type until they were read.

@@ -18,6 +18,7 @@ from ansible.module_utils.parsing.convert_bool import boolean
 
 from .. import rules
 from ..components import sources
+from ..components.frameworks.resolve import FRAMEWORKS
 from ..components.nvidia_driver import exchange
 from ..model import sections
 from ..model.proof import MAX_AGE
@@ -28,8 +29,8 @@ from ..plan.finish import finish
 from ..plan.request import APPLYING, WITH_HISTORY, Request
 from ..report import run_directory
 from ..resolver import lock
-from ..resolver.frameworks import FRAMEWORKS
-from ..wish import FLEET_VARIABLES, BadInput, Wish, credentials, settings, users
+from ..wish import credentials, settings, users
+from ..wish.wish import FLEET_VARIABLES, BadInput, Wish
 from . import script, watching
 from .node_action import WISH_VARIABLES, NodeAction, Variables, of_another
 

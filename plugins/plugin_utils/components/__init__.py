@@ -1,66 +1,25 @@
 # Copyright: gpuwright contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The components of a node, in the order in which they are applied.
-
-To add one: a module here with a ``COMPONENT`` (see :class:`.base.Component`), a role of the same name, its place in the order below,
-and a task in ``playbooks/site.yml`` at the same place (a test holds the two orders equal). Its rooms on the lower floors, and the tables
-there: docs/adr/0013-one-room-a-component.md.
-"""
+"""The components of a node, a folder each, and what is common to them. How one is added: CONTRIBUTING.md."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from . import (
-    container_toolkit,
-    cuda,
-    fabric,
-    frameworks,
-    gpu_log,
-    gpu_settings,
-    mig,
-    monitoring_exporters,
-    monitoring_server,
-    nouveau_blacklist,
-    nvidia_driver,
-    reboot,
-    repair,
-    watch,
-)
-from .base import Component, Context, Finding, Manages
-
-if TYPE_CHECKING:
-    from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi_judge
-
-    from ..model.stack import Stack
-
-# Nouveau comes after the driver: it is only taken away once a module for the next kernel is verified, so that a cut in
-# between never leaves a screen without a driver.
-_ROOMS = (
-    repair,
-    nvidia_driver,
-    nouveau_blacklist,
-    mig,
-    gpu_settings,
-    cuda,
-    container_toolkit,
-    frameworks,
-    gpu_log,
-    watch,
-    fabric,
-    monitoring_exporters,
-    monitoring_server,
-    reboot,
-)
-COMPONENTS: dict[str, Component] = {room.COMPONENT.name: room.COMPONENT for room in _ROOMS}
-
-#: Components that leave a seal.
-SEALED = tuple(name for name, component in COMPONENTS.items() if component.manages)
-
-
-def wishes_of_cards(stack: Stack) -> dict[str, smi_judge.Expected]:
-    """What is wished of single cards, by bus id, so that no check warns of what somebody asked for."""
-    return {place: wish for each in COMPONENTS.values() for place, wish in each.wishes_of_cards(stack).items()}
-
-
-__all__ = ["COMPONENTS", "SEALED", "Component", "Context", "Finding", "Manages", "wishes_of_cards"]
+#: The components in the order in which they are applied, each with what a run does then. ``make rules`` writes what follows from it:
+#: the modules of ``composed``, and the tasks of ``playbooks/site.yml``. Nouveau comes after the driver: it is only taken away once a module
+#: for the next kernel is verified, so that a cut in between never leaves a screen without a driver.
+ORDER = {
+    "repair": "repair the package manager",
+    "nvidia_driver": "apply the driver",
+    "nouveau_blacklist": "apply the blacklist of nouveau",
+    "mig": "apply the MIG layout",
+    "gpu_settings": "apply the settings of the cards",
+    "cuda": "apply the toolkits",
+    "container_toolkit": "apply the container toolkit",
+    "frameworks": "apply the frameworks",
+    "gpu_log": "apply the log of the cards",
+    "watch": "apply the watch over the node",
+    "fabric": "apply the firewall for the fabric",
+    "monitoring_exporters": "apply the exporters of metrics",
+    "monitoring_server": "apply the server of metrics",
+    "reboot": "boot where it is needed",
+}

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ..model.stack import Repository, Stack
     from ..model.work import ContainerQuestion
     from ..rules import Rules
-    from ..wish import Wish
+    from ..wish.wish import Wish
     from .demand import Demand, WheelDemand
     from .view import View
 

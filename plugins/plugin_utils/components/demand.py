@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ..wish import Wish
+    from ..wish.wish import Wish
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, cast
 
 from ansible_collections.gpuwright.node.plugins.module_utils.measure import node_judge
 
-from ..components import nvidia_driver
 from ..components.base import not_known
+from ..components.nvidia_driver import apply as nvidia_driver
 from ..components.view import View
 from ..model import sections
 from ..model.proof import AHEAD, age

@@ -17,12 +17,12 @@ from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
 from ansible_collections.gpuwright.node.plugins.module_utils.measure import fabric_judge, node_judge
 from ansible_collections.gpuwright.node.plugins.module_utils.measure.node_judge import Expected
 
-from ..components import COMPONENTS, wishes_of_cards
 from ..components.nvidia_driver import kept_out, runfile, secure_boot, version_hold
+from ..components.registry import COMPONENTS, wishes_of_cards
 from ..components.view import UP, View, unknown
 from ..resolver import systems
 from ..rules import hosts
-from ..wish import WORDS
+from ..wish.wish import WORDS
 from . import (
     hidden,
     judge_around,

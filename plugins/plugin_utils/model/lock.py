@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from typing import NotRequired, TypedDict
 
-from .cuda import CudaCompat
-from .frameworks import LockedWheel
-from .stack import LockedToolkit
+from ..components.container_toolkit.model import LockedToolkit
+from ..components.cuda.model import CudaCompat
+from ..components.frameworks.model import LockedWheel
 
 
 class LockRules(TypedDict):

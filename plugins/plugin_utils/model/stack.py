@@ -1,69 +1,14 @@
 # Copyright: gpuwright contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The resolved stack of a machine, and what is answered with it. The driver's part is `seal.DriverStack`, which a node keeps; what most
-others have in it stands in a module of their name.
+"""The resolved stack of a machine, and what is answered with it. The parts of a component are in its
+`model.py`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NotRequired, TypedDict
+from typing import NotRequired, TypedDict
 
-from .cuda import CudaCompat, CudaToolkit, Cudnn, Nccl, TensorRt
-from .fabric import Fabric
-from .frameworks import FrameworkEnvironment
-from .gpu_log import GpuLog
-from .gpu_settings import GpuSettings
-from .mig import Mig
-from .monitoring_exporters import MonitoringExporters
-from .watch import Watch
-
-if TYPE_CHECKING:
-    from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverStack
-
-
-class _Engine(TypedDict):
-    name: str
-    packages: list[str]
-    """None where another engine is there and is kept"""
-
-
-class Engine(_Engine, total=False):
-    """Container engine."""
-
-    settings: dict[str, object]
-    """What is wished of daemon.json, as Docker takes it; absent where nothing is"""
-    source: str
-    """docker where it comes from Docker's own repository; absent where it is the distribution's, or is there and kept"""
-    images: list[str]
-    """Images that are pulled ahead, with their registries; absent where none is wished"""
-
-
-class Specified(TypedDict):
-    """Packages of a version that a specifier names."""
-
-    version_spec: str
-    packages: list[str]
-
-
-class Rootless(TypedDict):
-    """Containers of users without root."""
-
-    users: list[str]
-    packages: list[str]
-
-
-class ContainerToolkit(Specified):
-    """Container toolkit and engine."""
-
-    engine: Engine
-    rootless: NotRequired[Rootless]
-    """Absent where no user is named"""
-
-
-class LockedToolkit(TypedDict, total=False):
-    """What the stack of a lock has of the container toolkit."""
-
-    container_toolkit: Specified
+from ..components.composed.model import Parts
 
 
 class RepositoryKey(TypedDict):
@@ -115,23 +60,9 @@ class Builder(TypedDict):
     source: str
 
 
-class Stack(TypedDict, total=False):
+class Stack(Parts, total=False):
     """Resolved stack: the parts that are wished."""
 
-    driver: DriverStack
-    cuda: list[CudaToolkit]
-    cudnn: Cudnn
-    nccl: Nccl
-    tensorrt: TensorRt
-    mig: Mig
-    gpu_settings: GpuSettings
-    gpu_log: GpuLog
-    watch: Watch
-    fabric: Fabric
-    monitoring_exporters: MonitoringExporters
-    container_toolkit: ContainerToolkit
-    frameworks: list[FrameworkEnvironment]
-    cuda_compat: CudaCompat
     repositories: list[Repository]
 
 

@@ -5,9 +5,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypedDict
+from typing import Any
 
 _CUDA_OF_VARIANT = re.compile(r"^cu(?:da)?(\d\d)")
 
@@ -70,47 +69,5 @@ class Project:
     notes: tuple[Requirement, ...] = ()
 
 
-class Values(TypedDict, total=False):
-    """The fields of a wish that were read so far, see wish.Wish; most components have theirs in a module of their own."""
-
-    driver: bool
-    driver_source: str | None
-    driver_branch: str | None
-    driver_version: str | None
-    driver_modules: str | None
-    driver_set: str | None
-    driver_imex: bool | None
-    driver_peermem: bool
-    driver_runfile: str | None
-    driver_runfile_sha256: str | None
-    cuda: bool
-    cuda_versions: tuple[str, ...]
-    cudnn: bool
-    cudnn_version: str | None
-    cudnn_source: str | None
-    cudnn_sha256: str | None
-    nccl: bool
-    nccl_version: str | None
-    nccl_source: str | None
-    tensorrt: bool
-    tensorrt_version: str | None
-    tensorrt_source: str | None
-    cuda_compat: bool
-    cuda_default: str | None
-    cuda_modulefiles: bool
-    cuda_source: str | None
-    cuda_runfile: str | None
-    cuda_runfile_sha256: str | None
-    frameworks: tuple[FrameworkWish, ...]
-    projects: tuple[Project, ...]
-    by_hand: tuple[str, ...]
-    jupyter: bool
-    python: str | None
-    pythons: Mapping[str, str]
-    frameworks_path: str
-    gpus_ignore: tuple[str, ...]
-    gpus_expected: tuple[str, ...] | int | None
-    gpus_pcie_lanes: Mapping[str, int]
-    provision_for: tuple[str, ...]
-    mirrors: Mapping[str, str]
-    repository_keys: Mapping[str, str]
+#: The fields of a wish that were read so far, by name, see wish.Wish.
+Values = dict[str, Any]

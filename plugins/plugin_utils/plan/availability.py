@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 
-from ..components import COMPONENTS
 from ..components.demand import Demand, continues
+from ..components.registry import COMPONENTS
 from ..model import index_answer
 from ..model.stack import Stack
 from ..rules import Rules
-from ..wish import Wish
+from ..wish.wish import Wish
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.index import PackageIndex, PackageInstall

@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ...module_utils.base import checks as checking
-from ..components import Finding
+from ..components.base import Finding
 from ..health import causes, judge
 from ..model import sections
 from ..rules import hosts, load_rules
-from ..wish import BadInput, Wish
+from ..wish.wish import BadInput, Wish
 from . import expectations, taking
 
 if TYPE_CHECKING:

@@ -9,17 +9,21 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypedDict, cast
 
 from ...module_utils.base.versions import EVERY_PACKAGE
-from .. import resolver
-from ..components import COMPONENTS, Context, Finding, frameworks, nvidia_driver, repair
+from ..components.base import Context, Finding
 from ..components.demand import continues
+from ..components.frameworks import apply as frameworks
+from ..components.nvidia_driver import apply as nvidia_driver
 from ..components.nvidia_driver import exchange, fabric, kernels, rollback
+from ..components.registry import COMPONENTS
+from ..components.repair import apply as repair
 from ..components.view import View
 from ..health import judge
 from ..resolver import lock, machine, parts, repositories
+from ..resolver import resolve as resolver
 from ..resolver.machine import Machine
 from ..rules import Rules, hosts
-from ..wish import BadInput, Wish
 from ..wish import users as of_users
+from ..wish.wish import BadInput, Wish
 from . import availability, document, expectations, findings, proof, upgrading, users
 from .request import APPLYING, Request
 

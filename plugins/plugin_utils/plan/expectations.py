@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import words
 
-from ..components import Context
+from ..components.base import Context
 from ..model import sections
 from ..model.plan import Expectations, Expected
 from ..rules import hosts
-from ..wish import Wish
+from ..wish.wish import Wish
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts

@@ -13,8 +13,8 @@ from typing import TypedDict
 
 from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import ABOUT
 
-from ..components import Context
-from ..model.frameworks import FrameworkEnvironment
+from ..components.base import Context
+from ..components.frameworks.model import FrameworkEnvironment
 from ..wish.reading import is_yes
 
 #: Where the first host of a group listens for the others, by itself: PyTorch's own (torchrun, "--master-port").

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ..components import COMPONENTS, SEALED, Context, Finding, nvidia_driver
-from ..components.base import not_known
+from ..components.base import Context, Finding, not_known
+from ..components.nvidia_driver import apply as nvidia_driver
 from ..components.nvidia_driver import exchange, rollback
+from ..components.registry import COMPONENTS, SEALED
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts

@@ -10,11 +10,15 @@ from typing import TYPE_CHECKING
 
 from ...module_utils.base import numeric_version
 from ...module_utils.base.versions import EVERY_PACKAGE
-from ..components import COMPONENTS, SEALED, Context, frameworks, nvidia_driver, reboot
+from ..components.base import Context
+from ..components.frameworks import apply as frameworks
+from ..components.nvidia_driver import apply as nvidia_driver
 from ..components.nvidia_driver import rollback, signed_modules
+from ..components.reboot import apply as reboot
+from ..components.registry import COMPONENTS, SEALED
 from ..health import judge
 from ..model import index_answer
-from ..wish import Wish
+from ..wish.wish import Wish
 from . import (
     document,
     expectations,

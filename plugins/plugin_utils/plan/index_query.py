@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ..components import nvidia_driver
+from ..components.nvidia_driver import apply as nvidia_driver
 from ..components.nvidia_driver import fabric, kernels
 from . import availability, findings
 from .draft import Draft

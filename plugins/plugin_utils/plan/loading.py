@@ -19,8 +19,8 @@ from ..wish.reading import is_yes
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.measure.framework_load_judge import Expected
 
-    from ..components import Context
-    from ..model.frameworks import FrameworkEnvironment
+    from ..components.base import Context
+    from ..components.frameworks.model import FrameworkEnvironment
 
 #: Whether to look only, to load for minutes, or for as long as asked.
 PROFILES = ("quick", "standard", "burn-in")

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypedDict, cast
 
 from ...module_utils.base import checks as checking
-from ..components import COMPONENTS, package_calls, wishes_of_cards
+from ..components import package_calls
+from ..components.registry import COMPONENTS, wishes_of_cards
 from ..health import judge_kernel_log
 from ..model import sections
 from ..wish.reading import is_yes
@@ -19,10 +20,9 @@ if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
     from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi_judge
 
-    from ..components import Context
-    from ..components.base import Inputs, Step
-    from ..model.cuda import CudaToolkit
-    from ..model.frameworks import FrameworkEnvironment
+    from ..components.base import Context, Inputs, Step
+    from ..components.cuda.model import CudaToolkit
+    from ..components.frameworks.model import FrameworkEnvironment
     from ..model.plan import Plan
     from ..model.work import ContainerQuestion, PackageCall
     from .request import Request

@@ -7,8 +7,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from ..components import COMPONENTS, Context, frameworks
+from ..components.base import Context
+from ..components.frameworks import apply as frameworks
+from ..components.frameworks import contents
 from ..components.nvidia_driver import rollback
+from ..components.registry import COMPONENTS
 from ..model import index_answer
 from ..model.stack import Why
 from ..rules import hosts
@@ -129,10 +132,10 @@ def stays_put(drafted: Draft) -> list[Why]:
         "mirror, or name one that has it (gpuwright_mirrors), and run again"
     )
     stack, found = drafted.context.stack, []
-    for row in frameworks.contents.environments(stack):
+    for row in contents.environments(stack):
         lacks = drafted.request.absent.get(frameworks.returning.stays_at(row["path"]))
         if lacks:
-            there = frameworks.contents.titles(row["path"], stack)
+            there = contents.titles(row["path"], stack)
             text = form.format(lacks=" and ".join(lacks), path=row["path"], there=there)
             found.append(Why(rule="wheels-behind", text=text, source="gpuwright"))
     return found

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, TypedDict, cast
 
 from ...module_utils.base import paths
 from ...module_utils.observe import environment_builds
-from ..components import COMPONENTS, frameworks
+from ..components.frameworks import apply as frameworks
+from ..components.registry import COMPONENTS
 from ..model import sections
 from ..model.errors import StepRefused
 from ..model.shortfalls import MIB, Need, on_disks

@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from ..components import Context, Finding
-from ..components.base import not_known
+from ..components.base import Context, Finding, not_known
 from ..model.proof import AHEAD, age
 from .document import change
 

@@ -14,11 +14,14 @@ from typing import TYPE_CHECKING
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 
-from .. import resolver
-from ..components import COMPONENTS, frameworks
 from ..components.demand import WheelDemand
+from ..components.frameworks import apply as frameworks
+from ..components.frameworks import contents
+from ..components.registry import COMPONENTS
+from ..resolver import resolve as resolver
 from ..rules import Rules
-from ..wish import BadInput, specifiers
+from ..wish import specifiers
+from ..wish.wish import BadInput
 from . import trials, wheel_tags
 from .draft import Draft
 
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
     from ansible_collections.gpuwright.node.plugins.module_utils.index import PythonAnswer, PythonFile, PythonIndex
 
-    from ..wish import Wish
+    from ..wish.wish import Wish
 
 #: Wishes that are tried as what to ask for instead, and versions that a sentence names.
 _TRIED = 20
@@ -113,7 +116,7 @@ def question(drafted: Draft) -> dict[str, object] | None:
 
 def addresses(drafted: Draft) -> list[str]:
     """Return the indexes that are asked, but for the machine's own."""
-    tried = [url for each in trials.environments(drafted) for url in frameworks.contents.indexes(each)]
+    tried = [url for each in trials.environments(drafted) for url in contents.indexes(each)]
     return [url for url in dict.fromkeys([*(url for each in demands(drafted) for url in each.urls), *tried]) if url]
 
 

@@ -8,9 +8,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ...module_utils.base import checks
-from ..components import COMPONENTS, Context, nvidia_driver, sources
-from ..components.base import not_known
+from ..components import sources
+from ..components.base import Context, not_known
+from ..components.nvidia_driver import apply as nvidia_driver
 from ..components.nvidia_driver import exchange, fabric, kept_out, kernels, rollback, secure_boot, signed_modules
+from ..components.registry import COMPONENTS
 from ..model import index_answer, sections
 from ..rules import hosts
 from . import availability, python_query, security_floors, space, taking, trials, use, users

@@ -14,11 +14,15 @@ from typing import TYPE_CHECKING, cast
 
 from ...module_utils.base import checks, paths, words
 from ...module_utils.records.history import file_of
-from ..components import COMPONENTS, Context, Finding, frameworks, nvidia_driver, reboot
+from ..components.base import Context, Finding
+from ..components.frameworks import apply as frameworks
+from ..components.frameworks.resolve import FRAMEWORKS
+from ..components.nvidia_driver import apply as nvidia_driver
 from ..components.nvidia_driver import rollback, runfile
+from ..components.reboot import apply as reboot
+from ..components.registry import COMPONENTS
 from ..model import index_answer, sections
 from ..model.errors import StepRefused
-from ..resolver.frameworks import FRAMEWORKS
 from ..wish.users import OF_USERS
 from . import document, engines, refusals, removal_work, space, taking, use
 from .request import APPLYING, Request

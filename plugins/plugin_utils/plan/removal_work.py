@@ -16,8 +16,11 @@ from typing import TYPE_CHECKING, TypedDict, cast
 from ...module_utils.base import paths, words
 from ...module_utils.observe import environment_builds, jupyter_kernels
 from ...module_utils.records.data_directories import DOCKER
-from ..components import COMPONENTS, busy, nouveau_blacklist, repair
+from ..components import busy
 from ..components.daemon_json import GivenBack, given_back
+from ..components.nouveau_blacklist import apply as nouveau_blacklist
+from ..components.registry import COMPONENTS
+from ..components.repair import apply as repair
 from ..model import sections
 from ..model.errors import StepRefused
 from . import engines

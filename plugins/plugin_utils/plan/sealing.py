@@ -8,7 +8,10 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ..components import COMPONENTS, Context, Finding, nvidia_driver, reboot
+from ..components.base import Context, Finding
+from ..components.nvidia_driver import apply as nvidia_driver
+from ..components.reboot import apply as reboot
+from ..components.registry import COMPONENTS
 from ..model import sections
 from .draft import Draft
 

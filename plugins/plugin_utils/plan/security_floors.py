@@ -9,7 +9,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ...module_utils.base import numeric_version
-from ..components import COMPONENTS, Context
+from ..components.base import Context
+from ..components.registry import COMPONENTS
 from ..model import index_answer
 from . import upgrading
 from .draft import Draft

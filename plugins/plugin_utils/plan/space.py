@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import words
 
-from ..components import COMPONENTS, Context
-from ..components.base import Need
+from ..components.base import Context, Need
+from ..components.registry import COMPONENTS
 from ..model.shortfalls import holding, room
 from .document import refusal
 

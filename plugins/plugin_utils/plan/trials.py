@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from ..components import frameworks
-from ..resolver.frameworks import required
+from ..components.frameworks import apply as frameworks
+from ..components.frameworks import contents
+from ..components.frameworks.resolve import required
 from ..wish import specifiers
 from .document import refusal
 from .draft import Draft
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
     from ansible_collections.gpuwright.node.plugins.module_utils.index import PythonIndex, PythonTrial
 
-    from ..model.frameworks import FrameworkEnvironment
+    from ..components.frameworks.model import FrameworkEnvironment
     from ..model.stack import Refusal, Why
 
 #: Environments of one call: the gate takes no more answers.
@@ -84,14 +85,14 @@ def _question(framework: FrameworkEnvironment, facts: Facts) -> dict[str, object
         "python": frameworks.whole_version(str(framework["interpreter"]), facts),
         "requirements": [*framework["requirements"], *(framework.get("others") or ())],
         "constraints": list(framework["constraints"]),
-        "urls": frameworks.contents.indexes(framework),
-        "tools": frameworks.contents.public_index(framework),
+        "urls": contents.indexes(framework),
+        "tools": contents.public_index(framework),
         "built": _from_tables(framework),
     }
 
 
 def _from_tables(framework: FrameworkEnvironment) -> list[str]:
-    return [name for each in frameworks.contents.installs(framework) for name in each.get("from_source") or ()]
+    return [name for each in contents.installs(framework) for name in each.get("from_source") or ()]
 
 
 def judged(drafted: Draft, index: PythonIndex) -> list[Tried]:
@@ -104,7 +105,7 @@ def builds(tried: Sequence[Tried], allowed: Sequence[str]) -> dict[str, list[str
     """Return what is built from its source in each environment, because a person asked for it and no wheel is there. Where nobody knows
     that, it is all that was asked for.
     """
-    names = [frameworks.contents.name(each) for each in allowed]
+    names = [contents.name(each) for each in allowed]
     found = {
         each.environment["path"]: [name for name in names if each.answer["problem"] or name in _names(each.answer)]
         for each in tried
@@ -113,7 +114,7 @@ def builds(tried: Sequence[Tried], allowed: Sequence[str]) -> dict[str, list[str
 
 
 def _names(answer: PythonTrial) -> list[str]:
-    return [frameworks.contents.name(each["name"]) for each in answer["sources"]]
+    return [contents.name(each["name"]) for each in answer["sources"]]
 
 
 # in words ----------------------------------------------------------------------------------------------
@@ -123,10 +124,10 @@ def lines(drafted: Draft, framework: FrameworkEnvironment) -> Iterator[Line]:
     """Yield what is asked of an environment, each with the file and line that ask for it."""
     wish, arch = drafted.wish, drafted.context.facts["os"]["arch"] or ""
     directory = PurePosixPath(framework["path"]).name
-    pins = {each["name"]: each["requirements"] for each in frameworks.contents.installs(framework)}
+    pins = {each["name"]: each["requirements"] for each in contents.installs(framework)}
     for wished in wish.frameworks:
         if wished.directory == directory and wished.name in pins:
-            names = [frameworks.contents.name(pin) for pin in pins[wished.name]]
+            names = [contents.name(pin) for pin in pins[wished.name]]
             text = wished.text or wished.name
             pinned = specifiers.is_pin(wished.specifier)
             chosen = "" if pinned else f", for which {pins[wished.name][0]} was chosen"
@@ -135,12 +136,12 @@ def lines(drafted: Draft, framework: FrameworkEnvironment) -> Iterator[Line]:
         if project.environment == directory:
             asked = [*project.requirements, *project.constraints]
             for each in required.applying(asked, str(framework["interpreter"]), arch):
-                yield Line(f"{each.text} ({each.origin})", [frameworks.contents.name(each.text)])
+                yield Line(f"{each.text} ({each.origin})", [contents.name(each.text)])
 
 
 def origins(drafted: Draft, path: str, name: str) -> list[str]:
     """Return the lines of a person's files that ask for a distribution in an environment."""
-    rows = [each for each in frameworks.contents.environments(drafted.context.stack) if each["path"] == path]
+    rows = [each for each in contents.environments(drafted.context.stack) if each["path"] == path]
     return [each.text for row in rows for each in lines(drafted, row) if name in each.names and each.of_file]
 
 
@@ -164,7 +165,7 @@ def _of_clash(tried: Tried, drafted: Draft) -> list[Refusal]:
 
 def _of_sources(tried: Tried, drafted: Draft) -> list[Refusal]:
     allowed = builds([tried], drafted.request.allow_source).get(tried.environment["path"], ())
-    lacking = [each for each in tried.answer["sources"] if frameworks.contents.name(each["name"]) not in allowed]
+    lacking = [each for each in tried.answer["sources"] if contents.name(each["name"]) not in allowed]
     if not lacking:
         return []
     words = " ".join(each["words"] for each in lacking)

@@ -13,7 +13,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ...module_utils.base import numeric_version
-from ..components import COMPONENTS, SEALED, Component, Context, Finding
+from ..components.base import Component, Context, Finding
+from ..components.registry import COMPONENTS, SEALED
 
 if TYPE_CHECKING:
     from .request import Request

@@ -6,7 +6,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..components import COMPONENTS, Context, busy
+from ..components import busy
+from ..components.base import Context
+from ..components.registry import COMPONENTS
 from .document import refusal
 
 if TYPE_CHECKING:

@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ...module_utils.base import numeric_version
-from ..components import Context, frameworks
+from ..components.base import Context
+from ..components.frameworks import apply as frameworks
+from ..components.frameworks import contents
 from ..model import sections
 from ..model.errors import BadInput
 from ..model.lock import LockStack
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
 
-    from ..model.frameworks import FrameworkEnvironment
+    from ..components.frameworks.model import FrameworkEnvironment
     from ..model.lock import Lock
     from ..model.plan import Plan
     from ..model.stack import Refusal
@@ -105,7 +107,7 @@ def _of_interpreter(framework: FrameworkEnvironment, facts: Facts) -> list[Refus
     if any(numeric_version.belongs(each, wished) for each in versions):
         return []
     lacking = f"there is no Python {wished} here"
-    package = frameworks.contents.maker(wished, facts["os"]["family"])
+    package = contents.maker(wished, facts["os"]["family"])
     minor = ".".join(map(str, numeric_version.key(versions[-1])[:2])) if versions else ""
     instead = f"; or use one that is there: --want python={minor}" if minor else ""
     remedy = f"ask root of this machine to install {package}{instead}"

@@ -7,7 +7,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ..components import COMPONENTS, Context, sources
+from ..components import sources
+from ..components.base import Context
+from ..components.registry import COMPONENTS
 from ..model import sections
 from . import measurements, preflight, removal_work
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, TypedDict
 
-from ..components import COMPONENTS
+from ..components.registry import COMPONENTS
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check

@@ -8,9 +8,11 @@ from collections.abc import Collection
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 
+from ..components.cuda.resolve import support as cuda_support
+from ..components.nvidia_driver.resolve import branch
 from ..rules import Row, Rules, cite
-from ..wish import Wish
-from . import branch, cards, cuda_support
+from ..wish.wish import Wish
+from . import cards
 from .log import Entry, conflict
 from .machine import InstalledDriver, Machine
 

@@ -17,12 +17,13 @@ from typing import Any
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import ABOUT, CPU, About
 
-from ..model.frameworks import FrameworkEnvironment
+from ..components.frameworks.model import FrameworkEnvironment
+from ..components.frameworks.resolve import FRAMEWORKS
+from ..components.nvidia_driver.resolve import branch
 from ..model.stack import Stack
 from ..rules import Row, Rules
-from ..wish import FrameworkWish, Wish, specifiers
-from . import branch
-from .frameworks import FRAMEWORKS
+from ..wish import specifiers
+from ..wish.wish import FrameworkWish, Wish
 from .machine import Machine
 from .part import DISTRO
 

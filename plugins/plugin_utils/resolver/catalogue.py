@@ -16,11 +16,13 @@ from typing import TypedDict
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import ABOUT, DEFAULT
 
-from .. import resolver
+from ..components.cuda.resolve import cudnn
+from ..components.nvidia_driver.resolve import branch
 from ..model.stack import Stack
 from ..rules import Row, Rules, gpus
-from ..wish import Wish
-from . import branch, cards, cudnn, targets
+from ..wish.wish import Wish
+from . import cards, targets
+from . import resolve as resolver
 from .machine import Card, Machine
 
 FRAMEWORKS = tuple(each.name for each in ABOUT.values() if each.listed)

@@ -9,10 +9,12 @@ from typing import TypedDict
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 
+from ..components.cuda.resolve import forward
+from ..components.cuda.resolve import support as cuda_support
 from ..model.errors import BadInput
 from ..model.stack import Why
 from ..rules import Row, Rules, gpus
-from . import cards, cuda_support, forward, targets
+from . import cards, targets
 from .log import Log
 from .machine import Card
 

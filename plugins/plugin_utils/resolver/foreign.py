@@ -10,11 +10,14 @@ from typing import Any
 
 from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import ABOUT, CPU
 
+from ..components.cuda.resolve import toolkit as cuda
+from ..components.cuda.resolve.support import CudaSupport, of_branch, reported
+from ..components.frameworks import resolve as frameworks
+from ..components.nvidia_driver.resolve import branch
 from ..model.stack import Exclusion
 from ..rules import Row, hosts
-from ..wish import FrameworkWish, Wish
-from . import branch, cuda, frameworks, keys
-from .cuda_support import CudaSupport, of_branch, reported
+from ..wish.wish import FrameworkWish, Wish
+from . import keys
 from .log import Log, Unresolved, conflict
 from .machine import Machine
 from .parts import HOST_PARTS, PARTS

@@ -15,12 +15,15 @@ from dataclasses import dataclass, replace
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import ABOUT
 
+from ..components.cuda.resolve import forward
+from ..components.cuda.resolve import support as cuda_support
+from ..components.cuda.resolve import toolkit as cuda
+from ..components.cuda.resolve.support import CudaSupport
+from ..components.frameworks.resolve import FRAMEWORKS
 from ..model.stack import Image, NewerImage, Stack
 from ..rules import Row, Rules, cite, companions
-from ..wish import FrameworkWish, Wish
-from . import cuda, cuda_support, foreign, forward, systems, targets, upstreams
-from .cuda_support import CudaSupport
-from .frameworks import FRAMEWORKS
+from ..wish.wish import FrameworkWish, Wish
+from . import foreign, systems, targets, upstreams
 from .log import Log, Unresolved
 from .machine import Card, Machine
 

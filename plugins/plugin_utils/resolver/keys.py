@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from ..rules import Row, Rules, cite
-from ..wish import Wish
+from ..wish.wish import Wish
 from .log import Entry, conflict
 from .machine import Machine
 

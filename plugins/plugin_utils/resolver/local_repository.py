@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from ..rules import Row
-from ..wish import Wish
+from ..wish.wish import Wish
 from .log import Entry, conflict
 from .naming import RPM_FAMILY
 

@@ -16,16 +16,18 @@ from typing import TYPE_CHECKING, Any, cast
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 from ansible_collections.gpuwright.node.plugins.module_utils.packages import wheels
 
-from .. import resolver
+from ..components.frameworks.model import FrameworkEnvironment
+from ..components.frameworks.wish import projects
 from ..model import given_file, shortfalls
 from ..model.errors import BadInput
-from ..model.frameworks import FrameworkEnvironment
 from ..model.lock import Lock, LockDriver, LockFramework, LockMachine, LockStack
 from ..model.stack import Conflict, Repository, Stack
 from ..model.wish import Project, Requirement
 from ..rules import Rules
-from ..wish import VARIABLES, WORDS, Wish, plain, projects
+from ..wish import plain
 from ..wish.reading import as_list
+from ..wish.wish import VARIABLES, WORDS, Wish
+from . import resolve as resolver
 from .log import conflict
 from .machine import Machine, machine_from_options
 from .part import Part

@@ -21,7 +21,7 @@ from ..model import sections
 from ..model.errors import BadInput
 from ..model.stack import CardName
 from ..rules import Row, Rules, gpus, hosts
-from ..wish import Wish
+from ..wish.wish import Wish
 from . import os_names
 
 if TYPE_CHECKING:

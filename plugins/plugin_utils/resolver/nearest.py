@@ -17,12 +17,14 @@ from typing import Any
 
 from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import ABOUT
 
+from ..components.cuda.resolve import cudnn, nccl, tensorrt
+from ..components.cuda.resolve import toolkit as cuda
+from ..components.frameworks.resolve import companions, required
 from ..model.wish import Requirement
 from ..rules import Rules
-from ..wish import FrameworkWish, Wish
-from . import cuda, cudnn, images, nccl, tensorrt
+from ..wish.wish import FrameworkWish, Wish
+from . import images
 from .alternatives import Alternative, Part, parts
-from .frameworks import companions, required
 from .machine import Machine
 from .possible import Decide, Possible, TooMany, Trials, only
 

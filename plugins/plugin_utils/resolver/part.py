@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 
-from ..model.cuda import Library
+from ..components.cuda.model import Library
 from ..model.lock import LockLibrary
 from ..model.stack import Stack
 from ..rules import Row, Rules
-from ..wish import Wish
+from ..wish.wish import Wish
 from .log import Log
 from .machine import Machine
 

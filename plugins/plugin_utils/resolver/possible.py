@@ -16,10 +16,13 @@ from itertools import count
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 
+from ..components.cuda.resolve import cudnn, forward, nccl, tensorrt
+from ..components.cuda.resolve import support as cuda_support
+from ..components.cuda.resolve import toolkit as cuda
 from ..model.stack import Stack
 from ..rules import Row, Rules
-from ..wish import Wish
-from . import cuda, cuda_support, cudnn, foreign, forward, nccl, systems, tensorrt, unknown
+from ..wish.wish import Wish
+from . import foreign, systems, unknown
 from .alternatives import Part
 from .log import Log, Unresolved
 from .machine import Machine

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
 
+from ..components.cuda.resolve import distro as cuda_distro
 from ..model.stack import Builder, Repository, Stack
 from ..rules import Row, Rules, cite
-from ..wish import Wish
-from . import cuda_distro, foreign, keys, local_repository, source_files, systems, upstreams
+from ..wish.wish import Wish
+from . import foreign, keys, local_repository, source_files, systems, upstreams
 from .log import Log, Unresolved, conflict
 from .machine import Machine
 from .naming import RPM_FAMILY

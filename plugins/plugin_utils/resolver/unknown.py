@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 
 from ..rules import Rules
-from ..wish import Wish
 from ..wish.reading import is_outside
+from ..wish.wish import Wish
 from .log import Entry, conflict
 
 

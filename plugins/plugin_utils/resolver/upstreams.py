@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from ..rules import Rules
-from ..wish import Wish
+from ..wish.wish import Wish
 
 #: In the place of a mirror's address: the index that the machine's pip is configured for has it.
 PYTHON_INDEX = "pypi"

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
-from typing import Any, cast
+from typing import Any
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version, redact
 
@@ -18,9 +18,18 @@ from ..rules import Rules
 
 #: The variables that a wish is read from.
 Variables = Mapping[str, object]
+#: values, a want that a variable has, rules, the variable. Raises BadInput.
+AddWant = Callable[[Values, str, Rules, str], None]
 #: values, what stands behind the name, the want as it was written, rules. Raises BadInput.
 Reader = Callable[[Values, str, str, Rules], None]
 
+#: A want: name, variant, extras, environment and version.
+WANT = re.compile(
+    r"^\s*(?P<name>[A-Za-z][A-Za-z0-9._-]*?)\s*(?:\+(?P<variant>[A-Za-z]+\d*))?(?:\[(?P<extras>[^\]]*)\])?"
+    r"\s*(?:@\s*(?P<environment>[^\s=<>!~]*))?\s*(?P<spec>(?:[=<>!~].*)?)\s*$"
+)
+#: A version with the environment behind it.
+BEHIND = re.compile(r"^(?P<spec>[^@]*?)\s*@\s*(?P<environment>[^@]*)$")
 # Nine digits are more than any version has, and few enough to be made a number of.
 VERSION = re.compile(r"^\d{1,9}(\.\d{1,9})*$", re.ASCII)
 AUTO: tuple[object, ...] = (None, "", "auto", [], (), False)
@@ -44,7 +53,8 @@ class Words:
     that what is wished by default comes too.
     readers: by name for --want. aliases: other names for these, or for a whole want. told: names that people ask for and that are no want.
     packages: what the name of a package of it and what follows that wish, as --want takes it; nothing for another name.
-    variables: those that say what is wished of it, and ``read`` reads them into the fields of a wish. auto_says: those of them that ask for
+    variables: those that say what is wished of it, and ``read`` reads them into the fields of a wish; ``read_wants`` those whose
+    values are wants themselves. auto_says: those of them that ask for
     something by auto, which leaves the others to the resolver. of_host: those of them that speak of the host and of no version, so that a
     lock leaves them to it.
     secrets: variables of it that are no part of a wish, so that no plan and no seal has them; each with what raises BadInput for a value
@@ -70,11 +80,9 @@ class Words:
     instead: str = ""
     of_root: Mapping[str, str] = field(default_factory=dict)
     read: Callable[[Values, Variables, Rules], None] = lambda _values, _variables, _rules: None
-
-
-def put(values: Values, read: Mapping[str, object]) -> None:
-    """Put what was read into a wish. ``read``: fields that a component has in a module of its own."""
-    values.update(cast("Values", read))
+    read_wants: Callable[[Values, Variables, Rules, AddWant], None] = lambda _values, _variables, _rules, _add_want: (
+        None
+    )
 
 
 def is_yes(value: object) -> bool:
@@ -115,7 +123,7 @@ def choice(key: str, choices: Sequence[str], component: str) -> Reader:
         if value not in choices:
             name = want.split("=", 1)[0].strip()
             raise BadInput(f"{want!r}: expected one of {', '.join(choices)}", [f"{name}={each}" for each in choices])
-        put(values, {key: value, component: True})
+        values.update({key: value, component: True})
 
     return read
 

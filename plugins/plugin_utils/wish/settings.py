@@ -20,8 +20,8 @@ from ansible.module_utils.parsing.convert_bool import boolean
 
 from ...module_utils.base import redact
 from ..model.errors import BadInput
-from . import VARIABLES as WISH
-from . import WORDS, Wish
+from .wish import VARIABLES as WISH
+from .wish import WORDS, Wish
 
 
 class _Type(TypedDict):

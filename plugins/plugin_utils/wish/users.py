@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from ..components.frameworks.wish import FRAMEWORKS_PATH
 from ..model import local_path
 from ..model.errors import BadInput
-from . import FRAMEWORKS_PATH, WORDS, Wish, words_of
 from .reading import Variables, Words, as_list, says
+from .wish import WORDS, Wish, words_of
 
 #: The components that take no root.
 OF_USERS = frozenset(words.component for words in WORDS if words.of_users)

@@ -12,9 +12,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverStack
-    from ansible_collections.gpuwright.node.plugins.plugin_utils.model.cuda import CudaToolkit, Cudnn
-    from ansible_collections.gpuwright.node.plugins.plugin_utils.model.frameworks import FrameworkEnvironment
-    from ansible_collections.gpuwright.node.plugins.plugin_utils.model.stack import Answer, Image, Specified, Stack
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.components.container_toolkit.model import Specified
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.components.cuda.model import CudaToolkit, Cudnn
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.components.frameworks.model import FrameworkEnvironment
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.model.stack import Answer, Image, Stack
 
 
 def run(args: argparse.Namespace) -> int:

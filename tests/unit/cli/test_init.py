@@ -14,7 +14,8 @@ from ansible.inventory.manager import InventoryManager
 from ansible.parsing.dataloader import DataLoader
 from ansible.vars.manager import VariableManager
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish, settings
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import settings
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish.wish import Wish
 from gpuwright import knowledge
 from tests.unit.cli.conftest import FakeAnsible, plan_record
 

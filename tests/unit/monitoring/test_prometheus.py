@@ -10,7 +10,10 @@ import pytest
 import yaml
 
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components.monitoring_server import prometheus
-from ansible_collections.gpuwright.node.plugins.plugin_utils.model.monitoring_server import MonitoringServer, Target
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.monitoring_server.model import (
+    MonitoringServer,
+    Target,
+)
 
 from .conftest import Call
 

@@ -9,7 +9,9 @@ import pytest
 
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import bootloader, kernel
 from ansible_collections.gpuwright.node.plugins.module_utils.observe.machine import observe
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components import nouveau_blacklist
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.nouveau_blacklist import (
+    apply as nouveau_blacklist,
+)
 from tests.sim.onnode.gpuwright_sim import elf
 from tests.unit.observe.trees import FakePrograms, Tree, answer
 

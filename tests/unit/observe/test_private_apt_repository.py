@@ -15,7 +15,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Ho
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import packages
 from ansible_collections.gpuwright.node.plugins.module_utils.packages import private_apt
 from ansible_collections.gpuwright.node.plugins.modules import package_index
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components import cuda
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.cuda import apply as cuda
 from tests.unit.modules import run_module
 
 pytestmark = [

@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base.versions import EVERY_PACKAGE
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components import cuda, nvidia_driver
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.cuda import apply as cuda
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components.demand import continues
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.nvidia_driver import apply as nvidia_driver
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import availability, index_query
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import Draft, make_draft
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.finish import finish
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
-from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish.wish import Wish
 from tests.unit.plan import nodes
 from tests.unit.plan.test_planner import request
 from tests.unit.plan.test_walkthroughs import red_hat

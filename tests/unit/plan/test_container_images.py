@@ -8,8 +8,9 @@ from typing import Any, cast
 import pytest
 
 from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.node_session import NodeSession
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components import COMPONENTS, Context
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.base import Context
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components.container_toolkit import proof
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.registry import COMPONENTS
 from tests.unit.plan import nodes
 from tests.unit.plan.test_containerd import planned, reasons
 

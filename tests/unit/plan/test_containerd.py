@@ -13,14 +13,15 @@ from typing import Any
 import pytest
 
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import containers
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components import COMPONENTS, Context
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.base import Context
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components.container_toolkit import cdi, containerd, toml
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.registry import COMPONENTS
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import work
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import Draft, make_draft
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.finish import finish
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.request import Request
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
-from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish.wish import Wish
 from tests.unit.plan import nodes
 
 PROGRAM = "/usr/bin/nvidia-container-runtime"

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components import Context, cuda
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.base import Context
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.cuda import apply as cuda
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components.demand import continues
 from tests.unit.plan.nodes import bare
 

@@ -10,7 +10,8 @@ import pytest
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import cuda as observed
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components import Context, cuda
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.base import Context
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.cuda import apply as cuda
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components.cuda import places
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import StepRefused
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import removal
@@ -18,7 +19,7 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import D
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.finish import finish
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.request import Request
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
-from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish.wish import Wish
 from tests.unit.plan import nodes
 
 OLD, NEW = "/usr/local/cuda-13.0", "/usr/local/cuda-13.1"

@@ -13,7 +13,8 @@ import pytest
 import yaml
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components import Context, cuda
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.base import Context
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.cuda import apply as cuda
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components.cuda import archive, runfile
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import StepRefused
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import removal
@@ -21,7 +22,7 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import D
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.finish import finish
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.request import Request
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
-from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish.wish import Wish
 from tests.unit.plan import nodes
 
 PATH = "/usr/local/cuda-12.2"

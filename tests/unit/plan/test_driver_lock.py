@@ -8,10 +8,9 @@ import pytest
 
 from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
 from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverPin
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components import COMPONENTS, Context
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components.nvidia_driver import (
-    version_hold,
-)
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.base import Context
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.nvidia_driver import version_hold
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.registry import COMPONENTS
 from ansible_collections.gpuwright.node.plugins.plugin_utils.health import drift, judge
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.stack import Stack
 from tests.unit.plan import nodes

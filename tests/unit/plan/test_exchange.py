@@ -10,10 +10,7 @@ import pytest
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.base.versions import EVERY_PACKAGE
 from ansible_collections.gpuwright.node.plugins.module_utils.records import sealing
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components.nvidia_driver import (
-    exchange,
-    rollback,
-)
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.nvidia_driver import exchange, rollback
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import document
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import Draft, make_draft
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.finish import finish

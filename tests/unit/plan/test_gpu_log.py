@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components import Context, gpu_log
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.base import Context
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.gpu_log import apply as gpu_log
 from ansible_collections.gpuwright.node.plugins.plugin_utils.health import judge
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import BadInput
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import removal
@@ -15,7 +16,7 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import D
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.finish import finish
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.request import Request
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
-from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish.wish import Wish
 from tests.unit.plan import nodes
 from tests.unit.plan.test_hosts import want, wsl
 from tests.unit.plan.test_planner import plan

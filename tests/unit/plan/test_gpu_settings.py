@@ -9,7 +9,8 @@ from typing import Any, cast
 import pytest
 
 from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi, smi_judge
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components import Context, gpu_settings
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.base import Context
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.gpu_settings import apply as gpu_settings
 from ansible_collections.gpuwright.node.plugins.plugin_utils.health import judge
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import StepRefused
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import removal
@@ -17,7 +18,7 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import D
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.finish import finish
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.request import Request
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
-from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish.wish import Wish
 from tests.sim import scenario
 from tests.sim.onnode.gpuwright_sim import smi as stand_in
 from tests.unit.plan import nodes

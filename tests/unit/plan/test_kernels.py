@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components import Context, nvidia_driver
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.base import Context
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.nvidia_driver import apply as nvidia_driver
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components.nvidia_driver import kernels
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import index_query, notices
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import Draft, make_draft

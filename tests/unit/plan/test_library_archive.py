@@ -12,16 +12,16 @@ import pytest
 import yaml
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components import cuda
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components.base import Context
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.cuda import apply as cuda
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components.cuda import archive
-from ansible_collections.gpuwright.node.plugins.plugin_utils.model.cuda import LibraryArchive
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.cuda.model import LibraryArchive
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import removal
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import Draft, make_draft
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.finish import finish
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.request import Request
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
-from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish.wish import Wish
 from tests.unit.plan import nodes
 
 PATH = "/usr/local/cuda-13.0"

@@ -18,20 +18,20 @@ import pytest
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 from ansible_collections.gpuwright.node.plugins.module_utils.base.versions import EVERY_PACKAGE
-from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import BadInput
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.plan import Plan
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import index_query
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import Draft, make_draft
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.finish import finish
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import lock, part
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import resolve as resolver
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.machine import (
     Machine,
     machine_from_facts,
     machine_from_options,
 )
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
-from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish.wish import Wish
 from tests.unit.plan import nodes
 from tests.unit.plan.test_planner import TODAY, index_of, request
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components import mig
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.mig import apply as mig
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components.view import View
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import Draft, make_draft
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.request import Request
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import lock
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
-from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish.wish import Wish
 from tests.unit.plan import nodes
 
 LAYOUT = {"all": "3g.40gb,3g.40gb"}

@@ -14,7 +14,11 @@ from typing import Any
 import pytest
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import gpu_metrics
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components import Context, gpu_log, monitoring_exporters
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.base import Context
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.gpu_log import apply as gpu_log
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.monitoring_exporters import (
+    apply as monitoring_exporters,
+)
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components.monitoring_exporters import units
 from ansible_collections.gpuwright.node.plugins.plugin_utils.health import judge
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import removal
@@ -23,7 +27,7 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.finish import 
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.request import Request
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import lock
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
-from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish.wish import Wish
 from tests.unit.plan import nodes
 from tests.unit.plan.test_hosts import want, wsl
 from tests.unit.plan.test_lock import made as of_lock

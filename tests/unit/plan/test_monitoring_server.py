@@ -13,19 +13,19 @@ import yaml
 
 from ansible_collections.gpuwright.node.plugins.filter.filled import FilterModule
 from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.node_session import NodeSession
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components import Context
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components import monitoring_server as component
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.base import Context
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.monitoring_server import apply as component
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components.monitoring_server import files
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.monitoring_server.model import NAME, of
 from ansible_collections.gpuwright.node.plugins.plugin_utils.health import judge
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model import index_answer
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import BadInput
-from ansible_collections.gpuwright.node.plugins.plugin_utils.model.monitoring_server import NAME, of
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import removal
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import Draft, make_draft
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.finish import finish
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.request import Request
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
-from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish.wish import Wish
 from tests.unit.plan import nodes
 
 ROOT = Path(__file__).resolve().parents[3]

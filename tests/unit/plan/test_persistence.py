@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components import Context, nvidia_driver
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.base import Context
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.nvidia_driver import apply as nvidia_driver
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components.nvidia_driver import places
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import removal
 from tests.unit.plan import nodes

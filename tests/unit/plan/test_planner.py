@@ -15,19 +15,16 @@ from ansible.errors import AnsibleActionFail
 from ansible_collections.gpuwright.node.plugins.action.seal import ActionModule
 from ansible_collections.gpuwright.node.plugins.module_utils.base.versions import EVERY_PACKAGE
 from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components import (
-    COMPONENTS,
-    SEALED,
-    Context,
-    nvidia_driver,
-)
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.base import Context
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.nvidia_driver import apply as nvidia_driver
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.registry import COMPONENTS, SEALED
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import document, index_query, removal, sealing
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import Draft, make_draft
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.finish import finish
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.request import Request
 from ansible_collections.gpuwright.node.plugins.plugin_utils.report import records
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
-from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import WORDS, Wish
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish.wish import WORDS, Wish
 from tests.unit.plan import nodes
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import card_sample
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components import COMPONENTS, Context, programs
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components import programs
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.base import Context
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.registry import COMPONENTS
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components.view import View
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import removal
 from tests.unit.plan import nodes

@@ -10,7 +10,8 @@ import pytest
 import yaml
 
 from ansible_collections.gpuwright.node.plugins.module_utils.packages import sources
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components import COMPONENTS, Context
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.base import Context
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.registry import COMPONENTS
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import StepRefused
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import removal_work
 from tests.unit.plan import nodes

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import importlib
-import pkgutil
 from collections.abc import Iterator
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,15 +12,12 @@ import pytest
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import driver_set
-from ansible_collections.gpuwright.node.plugins.plugin_utils import components, resolver
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components import (
-    Context,
-    base,
-    daemon_json,
-    nvidia_driver,
-)
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components import base, daemon_json
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components import registry as components
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.base import Context
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components.container_toolkit import cdi, containerd
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components.container_toolkit import docker as docker_engine
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.nvidia_driver import apply as nvidia_driver
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components.nvidia_driver import (
     rollback,
     runfile,
@@ -32,6 +28,7 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import documen
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import Draft, make_draft
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.finish import finish
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import machine
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import resolve as resolver
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
 from tests.unit.plan import nodes
 
@@ -891,7 +888,8 @@ def _named() -> set[str]:
     files.
     """
     rooms = (version_hold, cdi, containerd, docker_engine)
-    modules = [*rooms, *(importlib.import_module(f"{components.__name__}.{each.name}") for each in _modules())]
+    package = components.__name__.rpartition(".")[0]
+    modules = [*rooms, *(importlib.import_module(f"{package}.{name}") for name in _modules())]
     found = {
         path
         for module in modules
@@ -905,8 +903,11 @@ def _named() -> set[str]:
     return found - {runfile.UNINSTALLER, paths.BACKUP, *others} - directories
 
 
-def _modules() -> Iterator[pkgutil.ModuleInfo]:
-    return pkgutil.iter_modules(components.__path__)
+def _modules() -> Iterator[str]:
+    """What is common to all components, and the work of each."""
+    folder = Path(components.__file__).parent
+    yield from (path.stem for path in folder.glob("*.py"))
+    yield from (f"{path.parent.name}.apply" for path in folder.glob("*/apply.py"))
 
 
 NAMED = _named()

@@ -12,7 +12,7 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.model.wish import P
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import Draft, make_draft
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.finish import finish
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
-from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import FrameworkWish, Wish
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish.wish import FrameworkWish, Wish
 from tests.unit.plan import nodes
 from tests.unit.plan.test_planner import index_of, proven, request, wish
 from tests.unit.plan.test_rollback import node, state

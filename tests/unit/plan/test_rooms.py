@@ -10,21 +10,15 @@ import pytest
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import services
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components import (
-    COMPONENTS,
-    SEALED,
-    Component,
-    Context,
-    Finding,
-)
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components.base import Manages
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.base import Component, Context, Finding, Manages
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.registry import COMPONENTS, SEALED
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components.view import View
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.stack import Stack
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import document
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import lock
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.parts import HOST_PARTS, PARTS
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
-from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import VARIABLES, WORDS, Wish
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish.wish import VARIABLES, WORDS, Wish
 from tests.unit.plan import nodes
 from tests.unit.plan.test_planner import OF_HOSTS, plan, wish
 from tools import build_units

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components import COMPONENTS
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components.container_toolkit import rootless
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.registry import COMPONENTS
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import StepRefused
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import Draft, make_draft
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.finish import finish
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.request import Request
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
-from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import BadInput, Wish
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish.wish import BadInput, Wish
 from tests.unit.plan import nodes
 
 RULE = "container-toolkit.rootless"

@@ -10,7 +10,10 @@ import pytest
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import own_units
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components import COMPONENTS, Context, gpu_log, programs
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components import programs
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.base import Context
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.gpu_log import apply as gpu_log
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.registry import COMPONENTS
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import work
 from tests.unit.plan import nodes
 from tests.unit.plan.test_monitoring_exporters import made as made_alone

@@ -10,7 +10,7 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import D
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.finish import finish
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.request import Request
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
-from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish.wish import Wish
 from tests.unit.plan import nodes
 
 STRAY = "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.999.1"

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components import COMPONENTS, Context
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.base import Context
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.registry import COMPONENTS
 from ansible_collections.gpuwright.node.plugins.plugin_utils.health import drift
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import BadInput
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import (
@@ -22,8 +23,8 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import D
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.finish import finish
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.removal_work import STEPS as REMOVAL_STEPS
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
-from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import users as wishes
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish.wish import Wish
 from tests.unit.plan import nodes
 from tests.unit.plan.test_planner import request
 

@@ -14,7 +14,9 @@ import yaml
 from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.records import history
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components import Context, utilities, watch
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components import utilities
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.base import Context
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.watch import apply as watch
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components.watch import program
 from ansible_collections.gpuwright.node.plugins.plugin_utils.health import judge
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import BadInput
@@ -23,7 +25,8 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import D
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.finish import finish
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.request import Request
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
-from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import VARIABLES, Wish, settings
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import settings
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish.wish import VARIABLES, Wish
 from tests.unit.observe.trees import Tree
 from tests.unit.plan import nodes
 from tests.unit.plan.test_hosts import want, wsl

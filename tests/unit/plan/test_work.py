@@ -13,21 +13,21 @@ import pytest
 import yaml
 from ansible.plugins.filter import core
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components import (
-    COMPONENTS,
-    Context,
-    mig,
-    nouveau_blacklist,
-)
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.base import Context
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components.container_toolkit import cdi
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components.container_toolkit import docker as docker_engine
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.mig import apply as mig
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.nouveau_blacklist import (
+    apply as nouveau_blacklist,
+)
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.registry import COMPONENTS
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import StepRefused
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import measurements, work
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import Draft, make_draft
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.finish import finish
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.request import Request
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
-from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish.wish import Wish
 from tests.unit.plan import nodes
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -20,7 +20,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import A
 from ansible_collections.gpuwright.node.plugins.module_utils.measure import framework
 from ansible_collections.gpuwright.node.plugins.modules import framework_check
 from ansible_collections.gpuwright.node.plugins.plugin_utils import gate
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components.frameworks import condemned
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.frameworks.apply import condemned
 from tests.sim import repository, wheels
 from tests.unit.prove.conftest import let_in
 

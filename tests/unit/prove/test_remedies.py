@@ -20,10 +20,10 @@ from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
 from ansible_collections.gpuwright.node.plugins.module_utils.measure import containers, framework
 from ansible_collections.gpuwright.node.plugins.module_utils.observe.services import UNITS
 from ansible_collections.gpuwright.node.plugins.plugin_utils import gate
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components import COMPONENTS
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.registry import COMPONENTS
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components.view import View
 from ansible_collections.gpuwright.node.plugins.plugin_utils.health import judge
-from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish, words_of
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish.wish import Wish, words_of
 from gpuwright import parser
 from tests.unit.plan.test_planner import plan, wish
 from tests.unit.prove.test_staying import EVERYTHING, everything

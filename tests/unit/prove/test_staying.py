@@ -14,7 +14,7 @@ import pytest
 from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
 from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi
 from ansible_collections.gpuwright.node.plugins.plugin_utils import report
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components import SEALED
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.registry import SEALED
 from ansible_collections.gpuwright.node.plugins.plugin_utils.report import records, run_directory
 from gpuwright import records as results
 from tests.unit.gate import honest

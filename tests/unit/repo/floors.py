@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
@@ -11,7 +12,8 @@ _PLUGINS = "ansible_collections.gpuwright.node.plugins"
 
 Arrow = tuple[str, str]
 
-#: From the ground up: each floor with the modules on it. Of several names that a module begins with the longest one counts.
+#: From the ground up: each floor with the modules on it. Of several names that a module begins with the longest one counts. ``*`` is a
+#: component: what its files are called says on which floor they are.
 FLOORS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "types of what leaves a node",
@@ -26,11 +28,11 @@ FLOORS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("the look at a node", ("module_utils.observe.machine",)),
     ("a node that watches itself", ("module_utils.watch",)),
     ("modules", ("modules",)),
-    ("gate and model", ("doc_fragments", "plugin_utils.gate", "plugin_utils.model")),
+    ("gate and model", ("doc_fragments", "plugin_utils.gate", "plugin_utils.model", "plugin_utils.components.*.model")),
     ("rules", ("plugin_utils.rules",)),
     ("what a monitoring server gets", ("plugin_utils.monitoring",)),
-    ("wish", ("plugin_utils.wish",)),
-    ("resolver", ("plugin_utils.resolver",)),
+    ("wish", ("plugin_utils.wish", "plugin_utils.components.*.wish", "plugin_utils.components.*.fleet")),
+    ("resolver", ("plugin_utils.resolver", "plugin_utils.components.*.resolve")),
     ("components", ("plugin_utils.components",)),
     ("health", ("plugin_utils.health",)),
     ("plan", ("plugin_utils.plan",)),
@@ -143,12 +145,16 @@ def circles(graph: Iterable[Arrow]) -> list[tuple[str, ...]]:
 def floor(name: str) -> int | None:
     """The number of the floor that a module is on, the ground is 0; None where no floor names it."""
     fits = [
-        (len(begin), number)
-        for number, (_title, begins) in enumerate(FLOORS)
-        for begin in begins
-        if name == begin or (name.startswith(f"{begin}.") and begin != "gpuwright")
+        (len(begin), number) for number, (_title, begins) in enumerate(FLOORS) for begin in begins if is_of(name, begin)
     ]
     return max(fits)[1] if fits else None
+
+
+def is_of(name: str, begin: str) -> bool:
+    """Whether a module is the one that a floor names, or within it; of the command line only those that are named."""
+    inside = name.split(".")[: begin.count(".") + 1]
+    matches = fnmatchcase(".".join(inside), begin)
+    return matches and (begin != "gpuwright" or name == begin)
 
 
 def upward(graph: Iterable[Arrow]) -> set[Arrow]:

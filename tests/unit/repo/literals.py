@@ -31,12 +31,10 @@ _LOOKS_UP = ("get", "pop", "setdefault")
 
 
 def rooms(name: str) -> tuple[str, ...]:
-    """The modules that may decide by an id: its component, its part of the resolver and of the wish, its framework."""
+    """The modules that may decide by an id: its component, its framework."""
     return (
         f"plugin_utils.components.{name}",
-        f"plugin_utils.resolver.{name}",
-        f"plugin_utils.wish.{name}",
-        f"plugin_utils.resolver.frameworks.{name}",
+        f"plugin_utils.components.frameworks.resolve.{name}",
         f"module_utils.frameworks.{name}",
         "plugin_utils.model",
     )
@@ -80,6 +78,10 @@ def deciding(source: str) -> Counter[str]:
     return found
 
 
+#: The table of the components.
+_TABLE = "plugin_utils.components"
+
+
 @cache
 def outside() -> dict[str, dict[str, int]]:
     """By module, what decides there that is not at home there."""
@@ -87,6 +89,6 @@ def outside() -> dict[str, dict[str, int]]:
     for module, path in floors.modules().items():
         for name, count in sorted(deciding(path.read_text(encoding="utf-8")).items()):
             home = rooms(name)
-            if module not in home and not module.startswith(tuple(f"{room}." for room in home)):
+            if module not in (*home, _TABLE) and not module.startswith(tuple(f"{room}." for room in home)):
                 result.setdefault(module, {})[name] = count
     return result

@@ -17,6 +17,8 @@ _DOCUMENTATION = ("DOCUMENTATION", "EXAMPLES", "RETURN")
 #: The parts of a role that do something.
 _OF_ROLES = ("defaults", "vars", "tasks", "handlers")
 _UNIT = re.compile(r"gpuwright-([a-z-]+)\.[a-z]+")
+#: What a tool writes in a file that is written by hand besides.
+_WRITTEN = re.compile(r"# Begin of what tools/.*?# End of what tools/", re.DOTALL)
 _TASK = re.compile(r"^\s*- name: .*$|^\s*#.*$", re.MULTILINE)
 
 
@@ -50,7 +52,7 @@ def _begins(field: str) -> Iterator[str]:
 
 def in_yaml(source: str) -> Iterator[str]:
     """The words of a file of tasks or variables, but for what only a person reads."""
-    yield from re.findall(r"\w+", _TASK.sub("", source))
+    yield from re.findall(r"\w+", _TASK.sub("", _WRITTEN.sub("", source)))
 
 
 def files() -> Iterator[Path]:

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish, settings
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import settings
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish.wish import Wish
 from gpuwright import knowledge
 from gpuwright.cli import main
 from gpuwright.parser import parse

@@ -13,13 +13,13 @@ def test_what_somebody_reads_is_found() -> None:
     found = facts_read.facts()
     assert len(found) > 400
     for name, reader in {
-        "containers.runtime.no_cgroups": "plugins/plugin_utils/components/container_toolkit/judgement.py",
+        "containers.runtime.no_cgroups": "plugins/plugin_utils/components/container_toolkit/judge.py",
         "kernel.compiler.built_with": "plugins/plugin_utils/health/judge_around.py",
         "names.problem": "plugins/plugin_utils/health/judge_around.py",
         "smi.data.gpus.[].pcie.width": "plugins/module_utils/measure/smi_judge.py",
         "smi.data.gpus.[].pci_id": "plugins/module_utils/observe/foreign.py",
         "smi.data.gpus.[].serial": "plugins/module_utils/measure/smi_judge.py",
-        "kernel.initramfs.nouveau_inside": "plugins/plugin_utils/components/nouveau_blacklist.py",
+        "kernel.initramfs.nouveau_inside": "plugins/plugin_utils/components/nouveau_blacklist/apply.py",
     }.items():
         assert reader in facts_read.readers(*found[name]), name
 

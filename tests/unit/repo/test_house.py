@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components import COMPONENTS
-from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.frameworks import FRAMEWORKS
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.frameworks.resolve import FRAMEWORKS
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.registry import COMPONENTS
 from tests.unit.repo import floors, literals
 from tools import house
 
@@ -108,5 +108,7 @@ def test_a_word_that_decides_nothing_is_left_alone(source: str) -> None:
 
 
 def test_a_room_is_free_to_name_itself() -> None:
-    assert "jax" in literals.deciding((floors.ROOT / "plugins/plugin_utils/resolver/frameworks/jax.py").read_text())
-    assert "jax" not in literals.outside().get("plugin_utils.resolver.frameworks.jax", {})
+    assert "jax" in literals.deciding(
+        (floors.ROOT / "plugins/plugin_utils/components/frameworks/resolve/jax.py").read_text()
+    )
+    assert "jax" not in literals.outside().get("plugin_utils.components.frameworks.resolve.jax", {})

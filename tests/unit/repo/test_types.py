@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
 import tomllib
@@ -16,13 +15,10 @@ import yaml
 from ansible_collections.gpuwright.node.plugins.module_utils import check, facts, index, seal
 from ansible_collections.gpuwright.node.plugins.modules import plan
 from ansible_collections.gpuwright.node.plugins.plugin_utils import gate
-from ansible_collections.gpuwright.node.plugins.plugin_utils import wish as wishes
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model import lock as lock_types
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model import plan as plans
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model import report
-from ansible_collections.gpuwright.node.plugins.plugin_utils.model.wish import Values
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import lock
-from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
 from tests.unit.plan import nodes
 from tools import build_types
 
@@ -87,12 +83,6 @@ def test_the_type_of_the_index_leaves_out_what_every_answer_has() -> None:
 )
 def test_a_type_of_a_lock_has_the_keys_of_its_shape(made: Any, shape: dict[str, Any]) -> None:
     assert set(made.__annotations__) == {key.rstrip("?") for key in shape}
-
-
-def test_the_fields_of_a_wish_are_those_that_are_read() -> None:
-    own = [module.Fields for module in vars(wishes).values() if hasattr(module, "Fields")]
-    read = [key for made in (Values, *own) for key in made.__annotations__]
-    assert sorted(read) == sorted(field.name for field in dataclasses.fields(Wish))
 
 
 def test_the_types_of_a_report_have_the_keys_of_its_schema() -> None:

@@ -18,7 +18,7 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import m
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.finish import finish
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.request import Request
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
-from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish.wish import Wish
 from gpuwright import show
 from gpuwright.cli import main
 from tests.unit.plan import nodes

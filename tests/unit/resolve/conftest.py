@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import machine
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import resolve as resolver
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import gpus as catalogued
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
-from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish.wish import Wish
 from tests.property import remedies
 from tests.unit.plan import nodes
 

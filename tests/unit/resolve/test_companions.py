@@ -17,7 +17,7 @@ from packaging.version import Version
 from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import ABOUT
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import BadInput
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import companions, load_rules
-from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish.wish import Wish
 from tests.unit.resolve.conftest import Resolve
 
 TABLES: dict[str, list[Any]] = load_rules()["companions"]

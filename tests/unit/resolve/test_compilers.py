@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver
-from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import compilers, machine
-from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.cuda.resolve import compilers
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import machine
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import resolve as resolver
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish.wish import Wish
 
 Resolve = Callable[..., Any]
 KEYS = {"gpuwright_repository_keys": {"nvidia": "A" * 40}}

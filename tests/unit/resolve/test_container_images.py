@@ -9,7 +9,7 @@ import pytest
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import image_reference
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import BadInput
-from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish.wish import Wish
 from tests.unit.resolve.conftest import answering
 
 Resolve = Callable[..., dict[str, Any]]

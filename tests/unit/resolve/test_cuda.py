@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import BadInput
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish.wish import BadInput
 
 Resolve = Callable[..., dict[str, Any]]
 

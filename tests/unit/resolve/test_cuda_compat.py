@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import BadInput
-from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import compatible
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.resolve import compatible
 
 
 @pytest.mark.parametrize(

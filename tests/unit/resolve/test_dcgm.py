@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import machine
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import resolve as resolver
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import hosts
 from tests.unit.plan import nodes
 from tests.unit.plan.test_planner import plan, wish
@@ -128,7 +128,9 @@ def test_another_collector_of_the_counters_keeps_them() -> None:
 
 
 def test_what_the_index_lacks_leads_to_the_other_one_unless_it_was_asked_for() -> None:
-    from ansible_collections.gpuwright.node.plugins.plugin_utils.components import monitoring_exporters
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.components.monitoring_exporters import (
+        apply as monitoring_exporters,
+    )
 
     stack = plan(of_ubuntu(), wish(gpuwright_want=["monitoring"]))["stack"]
     left, asked = (

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.container_toolkit.wish import (
+    docker as docker_settings,
+)
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import BadInput
-from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
-from ansible_collections.gpuwright.node.plugins.plugin_utils.wish.container_toolkit import docker as docker_settings
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish.wish import Wish
 
 Resolve = Callable[..., dict[str, Any]]
 MEMLOCK = {"Name": "memlock", "Hard": -1, "Soft": -1}

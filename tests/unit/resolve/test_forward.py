@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import cards, cuda_support, forward
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.cuda.resolve import forward
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.cuda.resolve import support as cuda_support
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import cards
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import gpus
 
 Resolve = Callable[..., dict[str, Any]]

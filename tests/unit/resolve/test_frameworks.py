@@ -13,18 +13,15 @@ from typing import Any
 import pytest
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
-from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components import Context
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components import frameworks as component
-from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import (
-    cards,
-    frameworks,
-    lock,
-    machine,
-)
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.base import Context
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.frameworks import apply as component
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.frameworks import resolve as frameworks
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import cards, lock, machine
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import resolve as resolver
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.log import Log
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import gpus
-from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import FrameworkWish, Wish, specifiers
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import specifiers
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish.wish import FrameworkWish, Wish
 from tests.property import remedies
 
 Resolve = Callable[..., Any]

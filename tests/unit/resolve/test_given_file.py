@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.frameworks.wish import projects
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model import given_file
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import BadInput
-from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import projects
 
 _LAUGHS = "\n".join([
     "a0: &a0 [x, x, x, x, x, x, x, x, x, x]",

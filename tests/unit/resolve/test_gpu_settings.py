@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import machine
-from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import BadInput, Wish
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import resolve as resolver
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish.wish import BadInput, Wish
 from tests.unit.plan import nodes
 
 from .conftest import FACTS, TODAY, Resolve

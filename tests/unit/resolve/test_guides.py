@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import BadInput, Wish
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish.wish import BadInput, Wish
 from gpuwright.cli import main
 
 Resolve = Callable[..., dict[str, Any]]

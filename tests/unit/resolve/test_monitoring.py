@@ -7,9 +7,12 @@ from typing import Any
 import pytest
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import redact
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.monitoring_exporters import (
+    resolve as monitoring_exporters,
+)
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import BadInput
-from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import monitoring_exporters
-from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish, settings
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import settings
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish.wish import Wish
 from tests.unit.plan import nodes
 from tests.unit.plan.test_planner import plan, proven, wish
 

@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.monitoring_exporters.fleet import exporters
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.monitoring_server import (
+    resolve as monitoring_server,
+)
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import BadInput
-from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import monitoring_server
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.log import Log, Unresolved
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.machine import Machine
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
-from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
-from ansible_collections.gpuwright.node.plugins.plugin_utils.wish.monitoring_exporters_fleet import exporters
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish.wish import Wish
 
 from .conftest import TODAY, Resolve
 from .test_monitoring import listener

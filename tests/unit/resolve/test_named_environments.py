@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import BadInput
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import lock, machine
-from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import resolve as resolver
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish.wish import Wish
 
 Resolve = Callable[..., Any]
 #: What a stack has of a framework only where it is asked for.

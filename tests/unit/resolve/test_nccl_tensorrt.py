@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components import cuda as component
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.cuda import apply as component
 
 Resolve = Callable[..., dict[str, Any]]
 

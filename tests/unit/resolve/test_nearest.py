@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import nearest
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import resolve as resolver
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.alternatives import nearest_first
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.machine import machine_from_options
-from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish.wish import Wish
 from benchmarks.resolve import CARDS, WANTS
 
 Resolve = Callable[..., dict[str, Any]]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
-from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import cuda_support
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.cuda.resolve import support as cuda_support
 
 Resolve = Callable[..., dict[str, Any]]
 Rules = dict[str, Any]

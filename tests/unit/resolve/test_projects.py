@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.frameworks.resolve import required
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.frameworks.wish import project_of, projects
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import BadInput
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.wish import Requirement
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import lock, machine
-from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.frameworks import required
-from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish, project_of, projects
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish.wish import Wish
 
 Resolve = Callable[..., Any]
 

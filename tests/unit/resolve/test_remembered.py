@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import cuda_support
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.cuda.resolve import support as cuda_support
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import remembered
 
 

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver
-from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import branch, machine, targets
-from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import DEFAULT_WANTS, BadInput, Wish
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.nvidia_driver.resolve import branch
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import machine, targets
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import resolve as resolver
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish.wish import DEFAULT_WANTS, BadInput, Wish
 
 Resolve = Callable[..., Any]
 KEYS = {"gpuwright_repository_keys": {"nvidia": "A" * 40}}

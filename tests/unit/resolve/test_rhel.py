@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils import resolver
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import machine, systems
-from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import resolve as resolver
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish.wish import Wish
 from tests.unit.resolve.conftest import FACTS, TODAY, Resolve
 
 KERNEL = "5.14.0-611.41.1.el9_7.x86_64"

@@ -17,7 +17,8 @@ from jsonschema import Draft202012Validator
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import ABOUT
-from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import compilers, targets
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.cuda.resolve import compilers
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import targets
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import gpus
 from tools import build_rules
 

@@ -12,7 +12,8 @@ import yaml
 
 from ansible_collections.gpuwright.node.plugins.plugin_utils.actions import node_session as look
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import BadInput
-from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import VARIABLES, settings
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import settings
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish.wish import VARIABLES
 
 ROOT = Path(__file__).resolve().parents[3]
 

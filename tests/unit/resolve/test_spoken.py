@@ -7,7 +7,8 @@ import re
 import pytest
 
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import BadInput
-from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import WORDS, Wish, spoken, words_of
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import spoken
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish.wish import WORDS, Wish, words_of
 
 TOLD = [row for rows in (*(words.told for words in WORDS), spoken.ELSEWHERE) for row in rows]
 

@@ -8,7 +8,12 @@ from typing import Any
 import pytest
 
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
-from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import DEFAULT_WANTS, BadInput, FrameworkWish, Wish
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish.wish import (
+    DEFAULT_WANTS,
+    BadInput,
+    FrameworkWish,
+    Wish,
+)
 
 
 @pytest.mark.parametrize(

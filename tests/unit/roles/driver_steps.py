@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components import Context, nvidia_driver
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.base import Context
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.nvidia_driver import apply as nvidia_driver
 from tests.unit.plan import nodes
 
 KERNEL = "6.12.94+deb13-amd64"

@@ -6,10 +6,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components.nvidia_driver import (
-    swap,
-    version_hold,
-)
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.nvidia_driver import swap, version_hold
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components.nvidia_driver import work as beginning
 from tests.unit.plan import nodes
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components import nvidia_driver
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.nvidia_driver import apply as nvidia_driver
 from tests.unit.plan import nodes
 
 from .driver_steps import driver, plan, step

@@ -12,7 +12,8 @@ import pytest
 from ansible_collections.gpuwright.node.plugins.module_utils.base.run import Result
 from ansible_collections.gpuwright.node.plugins.module_utils.packages import environments
 from ansible_collections.gpuwright.node.plugins.plugin_utils import gate
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components import Context, frameworks
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.base import Context
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.frameworks import apply as frameworks
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import StepRefused
 from tests.unit.plan.nodes import bare
 

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components import Context, reboot
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.base import Context
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.reboot import apply as reboot
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import StepRefused
 from ansible_collections.gpuwright.node.plugins.plugin_utils.report import resume
 from tests.unit.plan import nodes

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components import Context, repair
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.base import Context
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.repair import apply as repair
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import StepRefused
 from tests.unit.plan import nodes
 

@@ -16,13 +16,10 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.gpuwright.node.plugins.action import plan
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components import (
-    COMPONENTS,
-    SEALED,
-    Context,
-    cuda,
-    frameworks,
-)
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.base import Context
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.cuda import apply as cuda
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.frameworks import apply as frameworks
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.registry import COMPONENTS, SEALED
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.preflight import MANAGERS
 from tests.unit.plan.nodes import bare
 
@@ -407,7 +404,7 @@ def test_a_digest_changes_with_the_role_and_with_a_role_it_includes(builder: Mod
     assert before["outer"]["digest"] != after["outer"]["digest"]
 
 
-@pytest.mark.parametrize("module", ["one.py", "one/__init__.py", "one/further.py"])
+@pytest.mark.parametrize("module", ["one/apply.py", "one/further.py"])
 def test_a_digest_changes_with_the_python_that_decides_what_the_role_does(
     builder: ModuleType, tmp_path: Path, module: str
 ) -> None:
@@ -418,6 +415,18 @@ def test_a_digest_changes_with_the_python_that_decides_what_the_role_does(
     before = builder.build(tmp_path / "roles")
     path.write_text("A = 2\n", encoding="utf-8")
     assert builder.build(tmp_path / "roles")["one"]["digest"] != before["one"]["digest"]
+
+
+@pytest.mark.parametrize("module", ["one/wish.py", "one/model.py", "one/resolve/other.py"])
+def test_a_digest_leaves_out_what_chooses_the_stack_which_the_seal_holds_itself(
+    builder: ModuleType, tmp_path: Path, module: str
+) -> None:
+    copy_role(tmp_path / "roles", "one", "- name: X\n")
+    before = builder.build(tmp_path / "roles")
+    path = tmp_path / "plugins/plugin_utils/components" / module
+    path.parent.mkdir(parents=True)
+    path.write_text("A = 1\n", encoding="utf-8")
+    assert builder.build(tmp_path / "roles") == before
 
 
 def test_a_digest_leaves_out_what_changes_nothing_on_a_node(builder: ModuleType, tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import jupyter_kernels
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components import Context, frameworks
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.base import Context
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.frameworks import apply as frameworks
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components.frameworks import asked, contents, kernels
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import removal
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.removal_work import _of_kernels

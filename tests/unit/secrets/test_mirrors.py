@@ -32,7 +32,8 @@ from ansible_collections.gpuwright.node.plugins.module_utils.packages import sou
 from ansible_collections.gpuwright.node.plugins.modules import package_index, package_sources, repository_key
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import sources
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import BadInput
-from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish, credentials
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import credentials
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish.wish import Wish
 from tests.unit.modules import run_module
 from tests.unit.resolve.conftest import resolve, rules
 

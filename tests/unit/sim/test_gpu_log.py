@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import card_sample, gpu_log
-from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.gpu_log import MIB_A_CARD_AND_DAY
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.gpu_log.resolve import MIB_A_CARD_AND_DAY
 
 #: The longest that a card says at full load, in the shape of branch 580; the uuid and the name are made up.
 _FULL = (

@@ -24,13 +24,13 @@ from ansible_collections.gpuwright.node.plugins.module_utils.records import run_
 from ansible_collections.gpuwright.node.plugins.module_utils.watch import metrics, nvlink, record, tell
 from ansible_collections.gpuwright.node.plugins.module_utils.watch import program as watching
 from ansible_collections.gpuwright.node.plugins.module_utils.watch import settings as wished
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components import watch
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.watch import apply as watch
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components.watch import program
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.watch.resolve import choose
 from ansible_collections.gpuwright.node.plugins.plugin_utils.monitoring.metrics import WATCH
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.log import Log
-from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.watch import choose
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
-from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import Wish
+from ansible_collections.gpuwright.node.plugins.plugin_utils.wish.wish import Wish
 from tests.sim import receivers
 from tests.unit.observe.trees import Tree
 from tests.unit.plan import nodes

@@ -25,9 +25,9 @@ from . import runfile
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import ArchiveRecord, Facts
 
-    from ...model.cuda import Library, LibraryArchive
     from ...model.plan import Change, Plan
     from ...model.stack import Stack
+    from .model import Library, LibraryArchive
 
 #: Directories of toolkits that one is put into. A record that names another one is not believed.
 _TOOLKIT = re.compile(r"/usr/local/cuda-\d{1,3}\.\d{1,3}", re.ASCII)

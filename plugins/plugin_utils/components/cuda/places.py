@@ -23,9 +23,9 @@ from . import archive, runfile
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
 
-    from ...model.cuda import CudaToolkit
     from ...model.plan import Plan
     from ...model.stack import Stack
+    from .model import CudaToolkit
 
 LINK = "/usr/local/cuda"
 #: The name under which NVIDIA's packages register their toolkits for it.

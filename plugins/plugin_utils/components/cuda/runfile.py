@@ -24,10 +24,10 @@ from ..base import Context, Finding, Need, missing_packages
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts, ToolkitRecord
 
-    from ...model.cuda import CudaToolkit, ToolkitFile
     from ...model.plan import Change, Plan
     from ...model.stack import Stack
     from ...rules import Rules
+    from .model import CudaToolkit, ToolkitFile
 
 #: Where a file lies until its toolkit is there, and what it unpacks meanwhile.
 DIRECTORY = paths.FETCHED

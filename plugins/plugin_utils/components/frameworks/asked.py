@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import ABOUT
 
-from ...resolver.frameworks import left_open
 from ...rules import load_rules
 from ...wish import specifiers
 from ..demand import WheelDemand
 from . import contents, differences
+from .resolve import left_open
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts
 
-    from ...model.frameworks import FrameworkEnvironment, Install
-    from ...wish import Wish
+    from ...wish.wish import Wish
     from ..base import Context
+    from .model import FrameworkEnvironment, Install
 
 
 def wheels(context: Context) -> list[WheelDemand]:

@@ -13,8 +13,8 @@ from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import A
 from ...wish import specifiers
 
 if TYPE_CHECKING:
-    from ...model.frameworks import FrameworkEnvironment, Install
     from ...model.stack import Stack
+    from .model import FrameworkEnvironment, Install
 
 # Packages of which an environment has one set: what another variant left behind is loaded too.
 _ONE_OF = re.compile("({})$".format("|".join(each.one_of for each in ABOUT.values() if each.one_of)))

@@ -16,8 +16,8 @@ from . import contents, kernels
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import KeptEnvironment, PythonEnvironment
 
-    from ...model.frameworks import FrameworkEnvironment
     from ..base import Context
+    from .model import FrameworkEnvironment
 
 
 def is_built(framework: FrameworkEnvironment, environment: PythonEnvironment | None, context: Context) -> bool:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, TypedDict
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import jupyter_kernels
 
 if TYPE_CHECKING:
-    from ...model.frameworks import FrameworkEnvironment
     from ...model.work import File
+    from .model import FrameworkEnvironment
 
 
 class Kernel(TypedDict):

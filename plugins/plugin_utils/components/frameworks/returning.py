@@ -17,16 +17,17 @@ from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import A
 
 from ...model import sections
 from ...model.wish import Project, Requirement
-from ...resolver.frameworks import pins as libraries
-from ...wish import FrameworkWish, Wish, specifiers
+from ...wish import specifiers
+from ...wish.wish import FrameworkWish, Wish
 from . import contents, differences
+from .resolve import pins as libraries
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts, KeptEnvironment, PythonEnvironment
 
-    from ...model.frameworks import FrameworkEnvironment, KeptFramework
     from ...model.stack import Stack, Why
     from ..base import Context
+    from .model import FrameworkEnvironment, KeptFramework
 
 #: Keys of a row that say what is in an environment.
 _CONTENTS = ("requirements", "others", "constraints", "interpreter", "loader_path")

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
         Said,
     )
 
-    from ...model.frameworks import FrameworkEnvironment, LockedWheel
     from ...model.plan import Plan
     from ...model.work import File, PackageCall
     from ..base import Context
+    from .model import FrameworkEnvironment, LockedWheel
 
 # Everyone may read and run what root installs, and nobody else may write it, whatever root's own umask is.
 _OPEN = ["/bin/sh", "-c", 'umask 022; exec "$@"', "sh"]

@@ -12,7 +12,7 @@ from ...resolver.listeners import meets
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Facts, Listener
 
-    from ...model.monitoring_exporters import MonitoringExporters
+    from .model import MonitoringExporters
     from .units import Run
 
 #: A program in Go that is told to listen on every address of IPv4 takes one socket of IPv6 for both (net/ipsock_posix.go,

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 from ansible_collections.gpuwright.node.plugins.module_utils.base import addresses, paths
 
 from ...model.work import File
-from ...resolver.monitoring_exporters import UNIT, dcgm
 from ..firewall import Opening
+from .resolve import UNIT, dcgm
 
 if TYPE_CHECKING:
-    from ...model.monitoring_exporters import Dcgm, Exporter, MonitoringExporters
+    from .model import Dcgm, Exporter, MonitoringExporters
 
 _UNITS = "/etc/systemd/system"
 #: The programs of our own exporter, which import each other.

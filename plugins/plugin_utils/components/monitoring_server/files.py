@@ -22,10 +22,10 @@ from ansible_collections.gpuwright.node.plugins.module_utils.observe.monitoring_
     Program,
 )
 
-from ...model.monitoring_server import Grafana, MonitoringServer, Receiver
 from ...model.work import Blank, File
 from ...monitoring.alerts import SEVERITIES
 from . import alertmanager, prometheus, provisioning
+from .model import Grafana, MonitoringServer, Receiver
 
 #: Where the programs keep what they have: below it in a directory of its own, since a purge of the packages takes theirs away.
 DATA = "/var/lib/prometheus"

@@ -14,7 +14,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.base import address
 from ansible_collections.gpuwright.node.plugins.module_utils.observe.monitoring_server import USER
 
 if TYPE_CHECKING:
-    from ...model.monitoring_server import MonitoringServer, RemoteWrite, ScrapeAccess, Target
+    from .model import MonitoringServer, RemoteWrite, ScrapeAccess, Target
 
 _HEAD = "---\n# Written by gpuwright (role monitoring_server). A change here is overwritten by the next run.\n"
 

@@ -11,7 +11,7 @@ import yaml
 from ansible_collections.gpuwright.node.plugins.module_utils.base import addresses
 
 if TYPE_CHECKING:
-    from ...model.monitoring_server import MonitoringServer
+    from .model import MonitoringServer
 
 _HEAD = "---\n# Written by gpuwright (role monitoring_server). A change here is overwritten by the next run.\n"
 #: The name and the identity of both.

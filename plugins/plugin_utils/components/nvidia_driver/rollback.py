@@ -20,7 +20,7 @@ from ....module_utils.base import paths
 from ....module_utils.records import history
 from ...model import sections
 from ...resolver import adoption
-from ...wish import Wish
+from ...wish.wish import Wish
 from ..base import Finding, not_known
 from . import runfile
 
