@@ -99,9 +99,8 @@ def files(root: Path = ROOT) -> dict[Path, str]:
         + f"\n\nclass Parts(\n{_rows(models)}    total=False,\n):\n"
         + '    """The keys of a stack that components have."""\n',
         composed / "wish.py": HEAD.format(title="What may be wished of all components.")
-        + "from dataclasses import dataclass\n\n"
         + _imports(wishes)
-        + f"\n\n@dataclass(frozen=True)\nclass Fields(\n{_rows(wishes)}):\n"
+        + f"\n\nclass Fields(\n{_rows(wishes)}):\n"
         + '    """The fields of a wish that components have."""\n'
         + f"\n\nWORDS = (\n{_rows(words)})\n",
         composed / "resolve.py": HEAD.format(title="The parts of a stack.")

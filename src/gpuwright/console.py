@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import secrets
 import shutil
 import sys
 import textwrap
@@ -43,7 +42,7 @@ _ENDLESS = 1000
 
 # A remote host chooses what stands in its messages: it must not move the cursor, colour our terminal or turn the direction of text. So
 # whatever is written is cleaned where it is written, and our own colours are marks until then that nobody else can know.
-_MARK = re.compile(f"\x02{secrets.token_hex(8)}:(\\d+)\x03")
+_MARK = re.compile(f"\x02{os.urandom(8).hex()}:(\\d+)\x03")
 _UNSEEN = "\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069"
 _CONTROL = re.compile(f"\x1b\\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0b-\x1f{_UNSEEN}]")
 _NOT_IN_JSON = re.compile(f"[{_UNSEEN}]")

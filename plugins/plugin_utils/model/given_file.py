@@ -10,7 +10,6 @@ from __future__ import annotations
 import gzip
 import io
 import json
-import tomllib
 import zlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -63,6 +62,8 @@ def from_json(written: str, told: str, most: int = MOST_VALUES) -> object:
 
 def from_toml(written: str, told: str) -> object:
     """The same of TOML."""
+    import tomllib
+
     return _read(tomllib.loads, written, f"{told} is not TOML")
 
 

@@ -4,11 +4,12 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Any
 
-_CUDA_OF_VARIANT = re.compile(r"^cu(?:da)?(\d\d)")
+from ansible_collections.gpuwright.node.plugins.module_utils.base.pattern import lazy
+
+_CUDA_OF_VARIANT = lazy(r"^cu(?:da)?(\d\d)")
 
 
 @dataclass(frozen=True)

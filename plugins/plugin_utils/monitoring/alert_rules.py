@@ -10,7 +10,8 @@ import yaml
 
 from ..rules import Row
 from . import xid
-from .alerts import SEVERITIES, Alert
+from .alerts import Alert
+from .severities import SEVERITIES
 
 _HEAD = """\
 ---

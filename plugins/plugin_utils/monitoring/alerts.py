@@ -11,7 +11,7 @@ to be silent: ``wait`` is how long the condition holds before anybody is told, a
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from ansible_collections.gpuwright.node.plugins.module_utils.measure.smi_judge import (
     MEMORY_LIMIT_C,
@@ -21,15 +21,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.measure.smi_judge i
 
 from ..rules import load_rules
 from . import metrics, xid
-
-Severity = Literal["page", "ticket", "info"]
-
-#: What each severity asks of people; the routes of Alertmanager follow it.
-SEVERITIES: dict[Severity, str] = {
-    "page": "wakes somebody: work stops or may be wrong now, and it does not mend itself",
-    "ticket": "for working hours: the machine computes, and gets worse if nothing is done",
-    "info": "to be read, asks for nothing today",
-}
+from .severities import Severity
 
 #: Where a threshold is from that no vendor gives.
 OURS = "own rule"

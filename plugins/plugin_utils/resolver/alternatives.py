@@ -15,6 +15,7 @@ from datetime import date
 from typing import Any
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
+from ansible_collections.gpuwright.node.plugins.module_utils.base.pattern import lazy
 from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import ABOUT, CPU, About
 
 from ..components.frameworks.model import FrameworkEnvironment
@@ -29,7 +30,7 @@ from .part import DISTRO
 
 Change = Callable[[Wish], Wish]
 
-_PLAIN = re.compile(r"^\d+(\.\d+)*$")
+_PLAIN = lazy(r"^\d+(\.\d+)*$")
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,13 @@ What fits is not worked out here: the resolver is asked, as a person would ask i
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import TypedDict
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
+from ansible_collections.gpuwright.node.plugins.module_utils.base.pattern import lazy
 from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import ABOUT, DEFAULT
 
 from ..components.cuda.resolve import cudnn
@@ -26,7 +26,7 @@ from . import resolve as resolver
 from .machine import Card, Machine
 
 FRAMEWORKS = tuple(each.name for each in ABOUT.values() if each.listed)
-_JETSON = re.compile(r"^Jetson")
+_JETSON = lazy(r"^Jetson")
 # Of a framework, by Python: version and variant.
 ByPython = dict[str, dict[str, str]]
 

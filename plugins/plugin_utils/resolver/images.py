@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
+from ansible_collections.gpuwright.node.plugins.module_utils.base.pattern import lazy
 from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import ABOUT
 
 from ..components.cuda.resolve import forward
@@ -36,17 +37,17 @@ _SAYS = {
 }
 _DATA = "compat/images.yaml"
 # How the tags begin: 12.8.1-base-ubuntu22.04, 25.10-py3.
-_CUDA_TAG = re.compile(r"(?P<cuda>\d+\.\d+)(?:\.\d+)?-")
+_CUDA_TAG = lazy(r"(?P<cuda>\d+\.\d+)(?:\.\d+)?-")
 # The same as a whole; from this CUDA on not all tags were read.
-_WHOLE_TAG = re.compile(
+_WHOLE_TAG = lazy(
     r"(?P<cuda>\d+\.\d+)(?P<patch>\.\d+)?-(?P<kind>(?:cudnn\d*-)?(?:base|runtime|devel))(?:-(?P<system>[a-z]+\d+(?:\.\d+)?))?\Z"
 )
 _READ_IN_PART = "13.0"
 # https://github.com/NVIDIA/nvidia-docker/issues/1768 (2023-07-21)
 _DELETED_BEFORE = "11.0"
 _OF_CARD = "frameworks.card"
-_CUDA_IN_TAG = re.compile(r"(?:cuda|cu)-?(1[0-9])\.?([0-9])(?![0-9])")
-_RELEASE_TAG = re.compile(r"\d\d\.\d\d(?=-)")
+_CUDA_IN_TAG = lazy(r"(?:cuda|cu)-?(1[0-9])\.?([0-9])(?![0-9])")
+_RELEASE_TAG = lazy(r"\d\d\.\d\d(?=-)")
 
 
 @dataclass(frozen=True)

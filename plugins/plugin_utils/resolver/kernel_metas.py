@@ -7,10 +7,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-_IMAGE_META = re.compile(r"^linux-image-(?P<series>[a-z][a-z0-9.-]*)$")
+from ansible_collections.gpuwright.node.plugins.module_utils.base.pattern import lazy
+
+_IMAGE_META = lazy(r"^linux-image-(?P<series>[a-z][a-z0-9.-]*)$")
 # Image packages that are no meta package of a series: unsigned images, debug symbols, extra modules.
 _NO_SERIES = ("unsigned", "extra", "uc-", "dbg")
-_FLAVOUR = re.compile(r"^\d+(?:\.\d+)*-\d+(?:\.\d+)*-(?P<flavour>[a-z][a-z0-9-]*)$")
+_FLAVOUR = lazy(r"^\d+(?:\.\d+)*-\d+(?:\.\d+)*-(?P<flavour>[a-z][a-z0-9-]*)$")
 
 
 def flavour_of(kernel: str) -> str:

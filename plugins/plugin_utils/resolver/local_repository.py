@@ -7,14 +7,14 @@ It is wished as a mirror, ``gpuwright_mirrors: {nvidia: "file:///var/cuda-repo-u
 
 from __future__ import annotations
 
-import re
+from ansible_collections.gpuwright.node.plugins.module_utils.base.pattern import lazy
 
 from ..rules import Row
 from ..wish.wish import Wish
 from .log import Entry, conflict
 from .naming import RPM_FAMILY
 
-_DIRECTORY = re.compile(r"file:///(?:[^/]+/)*cuda-repo-(?P<system>[a-z0-9-]+?)-\d+-\d+-local/?")
+_DIRECTORY = lazy(r"file:///(?:[^/]+/)*cuda-repo-(?P<system>[a-z0-9-]+?)-\d+-\d+-local/?")
 _SOURCE = "the wish"
 
 

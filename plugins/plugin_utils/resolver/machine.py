@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, cast
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
-from ansible_collections.gpuwright.node.plugins.module_utils.observe.display import UNBOUND
+from ansible_collections.gpuwright.node.plugins.module_utils.base.pattern import lazy
 
 from ..model import sections
 from ..model.errors import BadInput
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 ASSUMPTIONS = ("secure_boot", "kernel", "desktop", "python", "wsl", "nvswitch", "glibc", "windows_driver")
 #: Cards as people write several: "A100, T4" and "A100 + T4"; "8xH100", "4 x A100 80GB" and "4090x2" are of one kind, whose number
 #: decides nothing here.
-_SEVERAL = re.compile(r"\s*[,+]\s*")
-_COUNT = re.compile(r"^\s*\d{1,3}\s*[x×*]\s*|(?:(?<=\d)|\s+)[x×*]\s*\d{1,2}\s*$", re.IGNORECASE)
+_SEVERAL = lazy(r"\s*[,+]\s*")
+_COUNT = lazy(r"^\s*\d{1,3}\s*[x×*]\s*|(?:(?<=\d)|\s+)[x×*]\s*\d{1,2}\s*$", re.IGNORECASE)
 _ARCHITECTURES = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64", "sbsa": "aarch64"}
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
@@ -362,6 +362,8 @@ def _indices(seen: Sequence[Card], facts: Facts) -> dict[str, int]:
 
 def _screens(seen: Sequence[Card], facts: Facts) -> tuple[str, ...]:
     """Return the places of the cards that drive a screen. Where nobody could look, each one of the bus may."""
+    from ansible_collections.gpuwright.node.plugins.module_utils.observe.display import UNBOUND
+
     why = facts["unknown"].get("display.nvidia_screens") or ""
     if why and not why.startswith(UNBOUND):
         return tuple(card.bus_id for card in seen if card.bus_id)

@@ -6,13 +6,13 @@ Ubuntu 24.04", "DGX OS 7".
 
 from __future__ import annotations
 
-import re
+from ansible_collections.gpuwright.node.plugins.module_utils.base.pattern import lazy
 
 from ..rules import Row, Rules
 
-_WRITTEN = re.compile(r"(?P<name>[a-z][a-z!_/ -]*?)[ _-]*(?P<version>\d[\d.]*)?(?: lts)?")
-_WSL = re.compile(r"[ (/:_-]*\bwsl ?2?\b[ )/:_-]*")
-_NOTHING_SAID = re.compile(r"[^a-z]|linux|gnu")
+_WRITTEN = lazy(r"(?P<name>[a-z][a-z!_/ -]*?)[ _-]*(?P<version>\d[\d.]*)?(?: lts)?")
+_WSL = lazy(r"[ (/:_-]*\bwsl ?2?\b[ )/:_-]*")
+_NOTHING_SAID = lazy(r"[^a-z]|linux|gnu")
 
 
 def known(written: str, rules: Rules) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
+from ansible_collections.gpuwright.node.plugins.module_utils.base.pattern import lazy
 
 from ..components.cuda.model import Library
 from ..model.lock import LockLibrary
@@ -37,7 +38,7 @@ PACKAGED: Shape = {"version": (str, type(None)), "packages": [str], "source?": s
 FOR_CUDA: Shape = {**PACKAGED, "cuda?": str}
 
 
-_VERSION = re.compile(r"\d+(\.\d+)+", re.ASCII)
+_VERSION = lazy(r"\d+(\.\d+)+", re.ASCII)
 
 
 class Place(NamedTuple):

@@ -39,7 +39,7 @@ from ..components.nvidia_driver.resolve import driver, older_kernel
 from ..model.stack import Answer, Stack
 from ..rules import Row, Rules, age
 from ..wish.wish import Wish
-from . import foreign, images, nearest, repositories, systems, unknown
+from . import foreign, images, repositories, systems, unknown
 from .compatibility import compatible
 from .log import DESIGN, Entry, Log, Unresolved
 from .machine import Machine
@@ -106,6 +106,8 @@ def resolve(machine: Machine, wish: Wish, rules: Rules) -> Answer:
 
         def decide_at_once(other: Wish) -> Stack:
             return _decide(machine, other, rules, Log(rules, trial=True))
+
+        from . import nearest
 
         better = nearest.remedy(wish, decide, decide_at_once, machine, rules)
 

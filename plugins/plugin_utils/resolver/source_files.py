@@ -8,9 +8,10 @@ host at the very address, with a key of its own, is not in the way: it is used a
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
+
+from ansible_collections.gpuwright.node.plugins.module_utils.base.pattern import lazy
 
 from ..model.stack import Displaced, Repository
 from .log import Unresolved, conflict
@@ -21,9 +22,9 @@ if TYPE_CHECKING:
 #: The stack's name of NVIDIA's repository: other places of the driver or the toolkits are in its way only.
 CUDA = "nvidia-cuda"
 #: Packages of NVIDIA unpacked to a directory of the machine: apt takes it for a repository (cuda-repo-…-local, nvidia-driver-local-repo-…).
-_LOCAL = re.compile(r"^file:/+var/(?:cuda-repo-|nvidia-driver-local-repo-|cudnn-local-repo-)")
-_PPA = re.compile(r"^https?://ppa\.launchpad(?:content)?\.net/graphics-drivers/ppa(?:/|$)")
-_OF_CUDA = re.compile(r"developer\.download\.nvidia\.(?:com|cn)/compute/(?:cuda|machine-learning)/repos/")
+_LOCAL = lazy(r"^file:/+var/(?:cuda-repo-|nvidia-driver-local-repo-|cudnn-local-repo-)")
+_PPA = lazy(r"^https?://ppa\.launchpad(?:content)?\.net/graphics-drivers/ppa(?:/|$)")
+_OF_CUDA = lazy(r"developer\.download\.nvidia\.(?:com|cn)/compute/(?:cuda|machine-learning)/repos/")
 
 
 def in_the_way(repository: Repository, sources: Sequence[Source] | None, *, driver: bool) -> list[Displaced]:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from datetime import date, timedelta
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
+from ansible_collections.gpuwright.node.plugins.module_utils.base.pattern import lazy
 
 from ..rules import Row, Rules, cite
 from . import kernel_metas
@@ -19,11 +20,11 @@ END_IS_NEAR = timedelta(days=180)
 #: How the packages with headers of Red Hat's kernels begin.
 DEVELS = ("kernel-devel", "kernel-64k-devel", "kernel-rt-devel")
 # What requires the headers of one kernel together with its core; a flavoured kernel has its own.
-_MATCHED = re.compile(r"(?P<newest>(?P<devel>kernel-(?:64k-)?devel)-matched)-(?P<kernel>\d.*)")
+_MATCHED = lazy(r"(?P<newest>(?P<devel>kernel-(?:64k-)?devel)-matched)-(?P<kernel>\d.*)")
 # Red Hat's flavours: pages of 64 KiB, and real time (5.14.0-611.41.1.el9_7.aarch64+64k).
-_FLAVOURED = re.compile(r"(?P<release>\d.*)\+(?P<flavour>64k|rt)")
+_FLAVOURED = lazy(r"(?P<release>\d.*)\+(?P<flavour>64k|rt)")
 #: A system whose release the tables do not have, or that is named without one: ubuntu-24, rocky-7, debian.
-_WRITTEN = re.compile(r"^(?P<id>[a-z]+)[ _-]*(?P<version>[\d.]*).*$")
+_WRITTEN = lazy(r"^(?P<id>[a-z]+)[ _-]*(?P<version>[\d.]*).*$")
 _EXTENDED = {"debian": "Debian LTS", "ubuntu": "Ubuntu Pro (ESM)", "rhel": "Red Hat's extended life cycle support"}
 
 

@@ -10,10 +10,12 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
+from ansible_collections.gpuwright.node.plugins.module_utils.base.pattern import lazy
+
 from ..model.errors import BadInput
 from . import Row, Rules
 
-_WORDS = re.compile(r"[a-z0-9]+")
+_WORDS = lazy(r"[a-z0-9]+")
 # Words that a name may carry or not: makers, families that the number implies, what all cards of a kind share.
 _FILLERS = frozenset(
     (
@@ -41,15 +43,15 @@ _GLUED = (
     re.compile(r"^([abhlvpm]\d{2,3}s?)(sxm\d?|pcie|nvl)$"),
 )
 # A number with the letters before it: 4090ti, h100, a6000.
-_NUMBERED = re.compile(r"^(?P<family>[a-z]*?)(?P<digits>\d{2,5})[a-z]*$")
-_MEMORY = re.compile(r"^\d+gb$")
-_FORM = re.compile(r"^(sxm)\d?$")
-_DEVICE = re.compile(r"^(?:10de:)?([0-9a-f]{4})$")
+_NUMBERED = lazy(r"^(?P<family>[a-z]*?)(?P<digits>\d{2,5})[a-z]*$")
+_MEMORY = lazy(r"^\d+gb$")
+_FORM = lazy(r"^(sxm)\d?$")
+_DEVICE = lazy(r"^(?:10de:)?([0-9a-f]{4})$")
 # Words for the same thing. A glued "m" is a laptop too: 1060m.
 _SAME = {"mobile": "laptop", "notebook": "laptop", "m": "laptop"}
-_MAX_Q = re.compile(r"max[ -]?q", re.IGNORECASE)
+_MAX_Q = lazy(r"max[ -]?q", re.IGNORECASE)
 # Words that only cards of NVIDIA have in their names, whatever number is beside them.
-_OF_NVIDIA = re.compile(r"(?<![a-z])(?:quadro|geforce|rtx|nvidia|ada)(?![a-z])")
+_OF_NVIDIA = lazy(r"(?<![a-z])(?:quadro|geforce|rtx|nvidia|ada)(?![a-z])")
 
 
 def matching(pattern: str | None, rules: Rules) -> list[Row]:

@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
+from ansible_collections.gpuwright.node.plugins.module_utils.base.pattern import lazy
+
 from . import Row, Rules
 
 if TYPE_CHECKING:
@@ -41,15 +43,15 @@ _OWN_KERNEL = (
     "take kernel= out of .wslconfig in Windows, which brings Microsoft's kernel back, and run 'wsl --shutdown'; else "
 )
 # "5.15.167.4-microsoft-standard-WSL2" (github microsoft/WSL2-Linux-Kernel).
-_KERNEL_OF_WSL = re.compile(r"\d+(?:\.\d+){2,3}-microsoft-standard(?:-WSL2)?\Z")
+_KERNEL_OF_WSL = lazy(r"\d+(?:\.\d+){2,3}-microsoft-standard(?:-WSL2)?\Z")
 _MODPROBE = "/etc/modprobe.d/"
 _VENDORS = {"1002": "AMD", "8086": "Intel", "10de": "NVIDIA"}
 # A vGPU's name ends in its profile: GRID P40-24Q, NVIDIA A100-1-5C, GRID M60-1B4, NVIDIA H100L-1-12CME.
-_PROFILE = re.compile(r"-\d+[ABCQ](?:ME|\d)?$")
+_PROFILE = lazy(r"-\d+[ABCQ](?:ME|\d)?$")
 # WSL 1 has no kernel of its own and so no GPU: 4.4.0-22621-Microsoft.
-_WSL_1 = re.compile(r"^4\.4\.0-\d+-Microsoft$")
+_WSL_1 = lazy(r"^4\.4\.0-\d+-Microsoft$")
 # The first line of /etc/nv_tegra_release: "# R36 (release), REVISION: 4.3, GCID: 38968081, BOARD: generic ...".
-_L4T = re.compile(r"^#\s*R(?P<major>\d+)\s*\(release\)(?:,\s*REVISION:\s*(?P<rest>\d+(?:\.\d+)*))?")
+_L4T = lazy(r"^#\s*R(?P<major>\d+)\s*\(release\)(?:,\s*REVISION:\s*(?P<rest>\d+(?:\.\d+)*))?")
 
 
 @dataclass(frozen=True)

@@ -8,14 +8,16 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ansible_collections.gpuwright.node.plugins.module_utils.base.pattern import lazy
+
 from ..model.errors import BadInput
 from ..model.wish import Values
 
 #: How a person writes that a card is not partitioned.
 OFF = ("off", "disabled", "false", "no")
 #: 3g.40gb, 1g.10gb+me, 1g.24gb-me, 2g.48gb+me.all
-_PROFILE = re.compile(r"^\d+g\.\d+gb(?:[+-][a-z]+(?:\.all)?)?$", re.ASCII)
-_SELECTOR = re.compile(
+_PROFILE = lazy(r"^\d+g\.\d+gb(?:[+-][a-z]+(?:\.all)?)?$", re.ASCII)
+_SELECTOR = lazy(
     r"^(?:all|\d{1,3}|GPU-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])$",
     re.ASCII | re.IGNORECASE,
 )

@@ -7,10 +7,12 @@ from __future__ import annotations
 import ipaddress
 import re
 
+from ansible_collections.gpuwright.node.plugins.module_utils.base.pattern import lazy
+
 from ..model.errors import BadInput
 from .reading import AUTO
 
-_NETWORK = re.compile(r"[0-9A-Fa-f.:]+(/\d{1,3})?", re.ASCII)
+_NETWORK = lazy(r"[0-9A-Fa-f.:]+(/\d{1,3})?", re.ASCII)
 _MOST = 50
 #: By version of IP, the bits of the widest private network: 10.0.0.0/8 (RFC 1918, chapter 3) and fc00::/7 (RFC 4193, chapter 3).
 _WIDEST = {4: 8, 6: 7}

@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ansible_collections.gpuwright.node.plugins.module_utils.base.pattern import lazy
 from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import ABOUT
 
 from ..model.errors import BadInput
@@ -17,7 +18,7 @@ from ..rules import Rules, gpus
 from .reading import AUTO, Variables, as_list, bare
 
 # What apt, dnf, pip, uv and we fetch from alike; a path alone is an address to none of them.
-_ADDRESS = re.compile(r"^(?:https?://[^/\s]+|file:///)", re.IGNORECASE)
+_ADDRESS = lazy(r"^(?:https?://[^/\s]+|file:///)", re.IGNORECASE)
 # The key of gpuwright_mirrors that stands for all mirrors of a region.
 _REGION = "region"
 _LANES = ("1", "2", "4", "8", "16")
@@ -32,7 +33,7 @@ VARIABLES = (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False, repr=False, eq=False)
 class Fields:
     """The fields of a wish that are of no component."""
 

@@ -11,6 +11,7 @@ from itertools import zip_longest
 from typing import Any
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version, redact
+from ansible_collections.gpuwright.node.plugins.module_utils.base.pattern import lazy
 
 from ..model.errors import BadInput
 from ..model.wish import Values
@@ -24,14 +25,14 @@ AddWant = Callable[[Values, str, Rules, str], None]
 Reader = Callable[[Values, str, str, Rules], None]
 
 #: A want: name, variant, extras, environment and version.
-WANT = re.compile(
+WANT = lazy(
     r"^\s*(?P<name>[A-Za-z][A-Za-z0-9._-]*?)\s*(?:\+(?P<variant>[A-Za-z]+\d*))?(?:\[(?P<extras>[^\]]*)\])?"
     r"\s*(?:@\s*(?P<environment>[^\s=<>!~]*))?\s*(?P<spec>(?:[=<>!~].*)?)\s*$"
 )
 #: A version with the environment behind it.
-BEHIND = re.compile(r"^(?P<spec>[^@]*?)\s*@\s*(?P<environment>[^@]*)$")
+BEHIND = lazy(r"^(?P<spec>[^@]*?)\s*@\s*(?P<environment>[^@]*)$")
 # Nine digits are more than any version has, and few enough to be made a number of.
-VERSION = re.compile(r"^\d{1,9}(\.\d{1,9})*$", re.ASCII)
+VERSION = lazy(r"^\d{1,9}(\.\d{1,9})*$", re.ASCII)
 AUTO: tuple[object, ...] = (None, "", "auto", [], (), False)
 #: What is wished without saying which: it leaves that to whoever says it, else to the resolver.
 ANY = "auto"

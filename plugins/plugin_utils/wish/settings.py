@@ -18,6 +18,8 @@ from typing import Any, TypedDict
 
 from ansible.module_utils.parsing.convert_bool import boolean
 
+from ansible_collections.gpuwright.node.plugins.module_utils.base.pattern import lazy
+
 from ...module_utils.base import redact
 from ..model.errors import BadInput
 from .wish import VARIABLES as WISH
@@ -112,9 +114,9 @@ _REASON = 200
 #: In a template these may stand for what becomes known while the run goes on.
 _LATER = KEPT | {"ansible_facts", "hostvars", "vars"}
 
-_PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+_~:-]*", re.ASCII)
-_TEMPLATE = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
-_NAME = re.compile(r"[A-Za-z_]\w*")
+_PACKAGE = lazy(r"[A-Za-z0-9][A-Za-z0-9.+_~:-]*", re.ASCII)
+_TEMPLATE = lazy(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
+_NAME = lazy(r"[A-Za-z_]\w*")
 
 
 def _text(value: object) -> str:

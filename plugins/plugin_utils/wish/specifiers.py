@@ -7,14 +7,15 @@ It takes longer to load than most answers take, so it is loaded where the first 
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
+
+from ansible_collections.gpuwright.node.plugins.module_utils.base.pattern import lazy
 
 if TYPE_CHECKING:
     from packaging.specifiers import SpecifierSet
 
-_RELEASE = re.compile(r"^\d+(?:\.\d+)*(?:\.post\d+)?$")
+_RELEASE = lazy(r"^\d+(?:\.\d+)*(?:\.post\d+)?$")
 # Longer than any version is, and short enough for everything that turns digits into numbers.
 _LONGEST = 200
 

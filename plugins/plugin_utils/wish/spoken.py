@@ -14,18 +14,20 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NoReturn
 
+from ansible_collections.gpuwright.node.plugins.module_utils.base.pattern import lazy
+
 from ..model.errors import BadInput
 from .reading import Told
 
-_BEGINNING = re.compile(r"[^\[=<>!~@]*")
-_VERSION_APART = re.compile(r"(?P<name>[a-z].*?) +v?(?P<version>\d[\w.+]*|latest|newest)", re.IGNORECASE)
-_VERSION_IN_NAME = re.compile(
+_BEGINNING = lazy(r"[^\[=<>!~@]*")
+_VERSION_APART = lazy(r"(?P<name>[a-z].*?) +v?(?P<version>\d[\w.+]*|latest|newest)", re.IGNORECASE)
+_VERSION_IN_NAME = lazy(
     r"(?P<name>[a-z][a-z-]*?)-?v?(?P<version>\d{1,3}(?:[.-]\d+){0,3})(?:-cuda-\d+)?(?:-dev(?:el)?)?"
 )
 #: A CUDA as it is in a name or a version: cu121, 12.1.
-_CUDA = re.compile(r"(\d{1,2})\.?(\d)")
+_CUDA = lazy(r"(\d{1,2})\.?(\d)")
 #: What leaves the version to the resolver, which takes the newest that fits.
-_NEWEST = re.compile(r"=+ *(?:latest|newest|auto)")
+_NEWEST = lazy(r"=+ *(?:latest|newest|auto)")
 
 #: What nothing of ours sets up: see Words.told.
 ELSEWHERE: Told = (

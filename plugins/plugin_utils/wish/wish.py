@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
+from ansible_collections.gpuwright.node.plugins.module_utils.base.pattern import lazy
 from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import ABOUT
 
 from ..components.composed.wish import WORDS, Fields
@@ -26,7 +27,7 @@ from .reading import ANY, BEHIND, WANT, Variables, Words, as_list
 
 __all__ = ["DEFAULT_WANTS", "FLEET_VARIABLES", "WORDS", "BadInput", "FrameworkWish", "Wish"]
 
-_ONE_EQUALS = re.compile(r"^=(?!=)")
+_ONE_EQUALS = lazy(r"^=(?!=)")
 # How near a name has to be for that it was meant, as difflib counts: containerd-toolkit is, transformers is not tensorrt.
 _NEAR = 0.7
 _IN_A_FILE = "a package of the Python index goes into a project's file, beside a framework: pytorch@NAME and project@NAME=requirements.txt"

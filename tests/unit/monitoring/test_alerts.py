@@ -11,7 +11,8 @@ import pytest
 import yaml
 
 from ansible_collections.gpuwright.node.plugins.plugin_utils.monitoring import metrics, xid
-from ansible_collections.gpuwright.node.plugins.plugin_utils.monitoring.alerts import SEVERITIES, alerts, recorded
+from ansible_collections.gpuwright.node.plugins.plugin_utils.monitoring.alerts import alerts, recorded
+from ansible_collections.gpuwright.node.plugins.plugin_utils.monitoring.severities import SEVERITIES
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
 
 from .conftest import Call

@@ -7,8 +7,6 @@ Written by tools/build_components.py from the folders of the components: `make r
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ..container_toolkit import wish as container_toolkit
 from ..cuda import wish as cuda
 from ..fabric import wish as fabric
@@ -22,7 +20,6 @@ from ..nvidia_driver import wish as nvidia_driver
 from ..watch import wish as watch
 
 
-@dataclass(frozen=True)
 class Fields(
     nvidia_driver.Fields,
     mig.Fields,

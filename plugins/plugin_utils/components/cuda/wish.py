@@ -34,7 +34,7 @@ KEEP = "keep"
 _LIBRARIES = ("cudnn", "nccl", "tensorrt")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False, repr=False, eq=False)
 class Fields:
     """The fields of a wish that are of toolkits and their libraries."""
 

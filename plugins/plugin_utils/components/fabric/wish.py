@@ -7,6 +7,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from ansible_collections.gpuwright.node.plugins.module_utils.base.pattern import lazy
+
 from ...model.errors import BadInput
 from ...model.wish import Values
 from ...rules import Rules
@@ -14,7 +16,7 @@ from ...wish import networks
 from ...wish.reading import AUTO, Variables, Words, equals, is_no
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False, repr=False, eq=False)
 class Fields:
     """The fields of a wish that are of the fabric: its networks, and the ports (1024-65535, or one)."""
 
@@ -29,7 +31,7 @@ FIREWALL, PORTS = "fabric_firewall", "fabric_ports"
 DANGER = "whoever reaches the sockets of NCCL and PyTorch may run code in a job, because they ask nobody who it is"
 #: The first port that a program without root listens on (net.ipv4.ip_unprivileged_port_start), and the last one.
 LOWEST, HIGHEST = 1024, 65535
-_RANGE = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?", re.ASCII)
+_RANGE = lazy(r"(\d{1,5})(?:-(\d{1,5}))?", re.ASCII)
 
 
 def _read_want(values: Values, spec: str, want: str, rules: Rules) -> None:

@@ -7,13 +7,15 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from ansible_collections.gpuwright.node.plugins.module_utils.base.pattern import lazy
+
 from ...model.errors import BadInput
 from ...model.wish import Values
 from ...rules import Rules
 from ...wish.reading import ANY, AUTO, Variables, Words, equals, is_no
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False, repr=False, eq=False)
 class Fields:
     """The log's field of a wish."""
 
@@ -25,7 +27,7 @@ VARIABLE = "gpu_log_days"
 _WANT = "gpu-log"
 #: What is kept where nobody says a number.
 DAYS = 30
-_NUMBER = re.compile(r"[1-9]\d{0,3}", re.ASCII)
+_NUMBER = lazy(r"[1-9]\d{0,3}", re.ASCII)
 
 
 def _days(value: object, name: str) -> int:

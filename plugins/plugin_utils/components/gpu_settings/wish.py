@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
+from ansible_collections.gpuwright.node.plugins.module_utils.base.pattern import lazy
 from ansible_collections.gpuwright.node.plugins.module_utils.measure.card_wishes import Settings
 
 from ...model.errors import BadInput
@@ -17,7 +18,7 @@ from ...rules import Rules
 from ...wish.reading import Variables, Words, equals
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False, repr=False, eq=False)
 class Fields:
     """The field of a wish that has the settings, by card."""
 
@@ -34,8 +35,8 @@ _COMPUTE_MODES = {
     "prohibited": "Prohibited",
 }
 _ON, _OFF = ("true", "yes", "on", "enabled", "1"), ("false", "no", "off", "disabled", "0")
-_WATTS = re.compile(r"(\d{1,5}(?:\.\d{1,2})?)\s*W?", re.ASCII | re.IGNORECASE)
-_MEGAHERTZ = re.compile(r"(\d{1,5})(?:\s*[,-]\s*(\d{1,5}))?", re.ASCII)
+_WATTS = lazy(r"(\d{1,5}(?:\.\d{1,2})?)\s*W?", re.ASCII | re.IGNORECASE)
+_MEGAHERTZ = lazy(r"(\d{1,5})(?:\s*[,-]\s*(\d{1,5}))?", re.ASCII)
 _LONGEST_NAME = 80
 
 

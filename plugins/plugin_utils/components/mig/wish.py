@@ -13,7 +13,7 @@ from ...wish import datacentre
 from ...wish.reading import Variables, Words
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False, repr=False, eq=False)
 class Fields:
     """The layout's field of a wish: profiles by card."""
 

@@ -10,6 +10,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ansible_collections.gpuwright.node.plugins.module_utils.base.pattern import lazy
+
 from ...model.errors import BadInput
 from ...model.wish import Values
 from ...rules import Rules
@@ -32,7 +34,7 @@ class MonitoringSettings:
     firewall: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False, repr=False, eq=False)
 class Fields:
     """The fields of a wish that are of the exporters; ``monitoring_exporters``: what tells of the cards."""
 
@@ -49,11 +51,11 @@ FIREWALL = "monitoring_firewall"
 DCGM, SMI = "dcgm", "smi"
 _SOURCES = (ANY, DCGM, SMI)
 _FILES = ("certificate", "key")
-_PORT = re.compile(r"[1-9]\d{0,4}", re.ASCII)
+_PORT = lazy(r"[1-9]\d{0,4}", re.ASCII)
 _HIGHEST_PORT = 65535
 # They stand in units of systemd, where blanks, colons and percent signs mean something.
-_PATH = re.compile(r"(/(?!\.{1,2}(/|$))[\w.+@-]+)+", re.ASCII)
-_USER = re.compile(r"[\w.@-]{1,64}", re.ASCII)
+_PATH = lazy(r"(/(?!\.{1,2}(/|$))[\w.+@-]+)+", re.ASCII)
+_USER = lazy(r"[\w.@-]{1,64}", re.ASCII)
 #: Digits that tell one hash from another. Whoever has them cannot try passwords: the salt is in the hash alone.
 _FINGERPRINT = 16
 

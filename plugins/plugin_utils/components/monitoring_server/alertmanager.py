@@ -13,7 +13,7 @@ from typing import NamedTuple
 import yaml
 
 from ...model.errors import BadInput
-from ...monitoring.alerts import SEVERITIES, Severity
+from ...monitoring.severities import SEVERITIES, Severity
 
 #: The receiver that tells nobody: such alerts are seen in Alertmanager and in the dashboards.
 NOBODY = "nobody"

@@ -23,7 +23,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.observe.monitoring_
 )
 
 from ...model.work import Blank, File
-from ...monitoring.alerts import SEVERITIES
+from ...monitoring.severities import SEVERITIES
 from . import alertmanager, prometheus, provisioning
 from .model import Grafana, MonitoringServer, Receiver
 

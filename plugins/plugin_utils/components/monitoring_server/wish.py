@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import redact
+from ansible_collections.gpuwright.node.plugins.module_utils.base.pattern import lazy
 
 from ...model.errors import BadInput
 from ...model.wish import Values
-from ...monitoring.alerts import SEVERITIES
+from ...monitoring.severities import SEVERITIES
 from ...rules import Rules
 from ...wish.fleet import Exporters
 from ...wish.reading import Variables, Words, is_no, is_yes
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from .model import Grafana, Receiver, RemoteWrite, ScrapeAccess, ServerSettings
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False, repr=False, eq=False)
 class Fields:
     """The fields of a wish that are of the server; ``fleet``: whom it asks, known only where the whole inventory is."""
 
@@ -41,20 +42,20 @@ DAYS, SIZE = "monitoring_retention_days", "monitoring_retention_size"
 REMOTE_WRITE, RECEIVERS, SCRAPE = "monitoring_remote_write", "monitoring_receivers", "monitoring_scrape"
 GRAFANA, GRAFANA_PORT, GRAFANA_PASSWORD = "monitoring_grafana", "monitoring_grafana_port", "monitoring_grafana_password"
 
-_NUMBER = re.compile(r"[1-9]\d{0,4}", re.ASCII)
+_NUMBER = lazy(r"[1-9]\d{0,4}", re.ASCII)
 _HIGHEST_PORT = 65535
 _MOST_DAYS = 9999
 _LONGEST_CHANNEL = 100
 _GRAFANAS_PORT = 3000
 # In one line, without blanks at its ends: Grafana takes those away from what is in a file (pkg/setting/expanders.go).
-_PASSWORD = re.compile(r"\S[^\r\n\0]{6,126}\S")
+_PASSWORD = lazy(r"\S[^\r\n\0]{6,126}\S")
 # As Prometheus reads it, where a kilobyte has 1024 bytes.
-_SIZE = re.compile(r"[1-9]\d{0,5}(MB|GB|TB)", re.ASCII)
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}", re.ASCII)
-_MAIL = re.compile(r"[^\s@,<>]{1,64}@[\w.-]{1,255}", re.ASCII)
-_URL = re.compile(r"(https?://[^/?#@\s\"'\\]+)[^\s\"'\\]*")
-_SERVER = re.compile(r"[\w.:\[\]-]{1,255}:\d{1,5}", re.ASCII)
-_CA = re.compile(r"(/(?!\.{1,2}(/|$))[\w.+@-]+)+", re.ASCII)
+_SIZE = lazy(r"[1-9]\d{0,5}(MB|GB|TB)", re.ASCII)
+_NAME = lazy(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}", re.ASCII)
+_MAIL = lazy(r"[^\s@,<>]{1,64}@[\w.-]{1,255}", re.ASCII)
+_URL = lazy(r"(https?://[^/?#@\s\"'\\]+)[^\s\"'\\]*")
+_SERVER = lazy(r"[\w.:\[\]-]{1,255}:\d{1,5}", re.ASCII)
+_CA = lazy(r"(/(?!\.{1,2}(/|$))[\w.+@-]+)+", re.ASCII)
 _KINDS = {
     "mail": ("to", "from", "server", "user", "password", "tls"),
     "webhook": ("url", "token"),

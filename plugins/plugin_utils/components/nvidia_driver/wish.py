@@ -4,10 +4,10 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
+from ansible_collections.gpuwright.node.plugins.module_utils.base.pattern import lazy
 
 from ...model.errors import BadInput
 from ...model.wish import Values
@@ -16,11 +16,11 @@ from ...wish import datacentre
 from ...wish.reading import AUTO, VERSION, Reader, Variables, Words, bare, choice, equals, is_outside, sha256
 
 #: Packages of the driver as NVIDIA and the distributions name them, and a branch as NVIDIA writes it: r580.
-_PACKAGE = re.compile(
+_PACKAGE = lazy(
     r"(?:nvidia-(?:driver|headless|utils|dkms|kernel|firmware)|(?P<kind>nvidia-open|nvidia-kernel-open)|cuda-drivers?|driver)"
     r"(?:-no-dkms)?(?:-(?P<branch>\d{3}))?(?:-server)?(?P<open>-open)?"
 )
-_BRANCH = re.compile(r"=+ *[rv](?P<version>\d[\d.]*)")
+_BRANCH = lazy(r"=+ *[rv](?P<version>\d[\d.]*)")
 _CHOICES = {
     "modules": ("open", "proprietary"),
     "source": ("nvidia", "distro", "runfile", "preinstalled"),
@@ -28,7 +28,7 @@ _CHOICES = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False, repr=False, eq=False)
 class Fields:
     """The fields of a wish that are of the driver."""
 

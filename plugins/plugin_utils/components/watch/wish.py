@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from ansible_collections.gpuwright.node.plugins.module_utils.watch.settings import address_problem
+from ansible_collections.gpuwright.node.plugins.module_utils.base.pattern import lazy
 
 from ...model.errors import BadInput
 from ...model.wish import Values
@@ -25,7 +25,7 @@ class WatchSettings:
     proof_max_age: int | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False, repr=False, eq=False)
 class Fields:
     """The fields of a wish that are of the watch; ``watch``: minutes, ANY where no number is said."""
 
@@ -44,12 +44,12 @@ _MOST_MINUTES = 24 * 60
 #: Each is sent a mail of its own, and a turn has to end.
 _MOST_PEOPLE = 10
 _EXAMPLE = f"{_WANT}={MINUTES}m"
-_SPAN = re.compile(r"([1-9]\d{0,3})\s*(m|min|h)?", re.ASCII)
-_SECONDS = re.compile(r"[1-9]\d{0,8}", re.ASCII)
+_SPAN = lazy(r"([1-9]\d{0,3})\s*(m|min|h)?", re.ASCII)
+_SECONDS = lazy(r"[1-9]\d{0,8}", re.ASCII)
 # A user of the machine, or an address. Never an option of sendmail's.
-_PERSON = re.compile(r"\w[\w.+%-]{0,63}(@[A-Za-z0-9]([A-Za-z0-9.-]{0,250}[A-Za-z0-9])?)?", re.ASCII)
-_SERVER = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,250}[A-Za-z0-9])?(:[1-9]\d{0,4})?", re.ASCII)
-_DIRECTORY = re.compile(r"(/(?!\.{1,2}(/|$))[\w.+@-]+)+", re.ASCII)
+_PERSON = lazy(r"\w[\w.+%-]{0,63}(@[A-Za-z0-9]([A-Za-z0-9.-]{0,250}[A-Za-z0-9])?)?", re.ASCII)
+_SERVER = lazy(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,250}[A-Za-z0-9])?(:[1-9]\d{0,4})?", re.ASCII)
+_DIRECTORY = lazy(r"(/(?!\.{1,2}(/|$))[\w.+@-]+)+", re.ASCII)
 
 
 def _minutes(value: object, name: str) -> int:
@@ -107,6 +107,8 @@ def _text(value: object, name: str, right: re.Pattern[str], called: str) -> str:
 
 def refuse_webhook(value: object) -> None:
     """Raise BadInput for what is no address of a webhook; the text has nothing of it."""
+    from ansible_collections.gpuwright.node.plugins.module_utils.watch.settings import address_problem
+
     problem = None if is_no(value) else address_problem(str(value).strip())
     if problem:
         raise BadInput(f"{WEBHOOK}: {problem}")

@@ -14,7 +14,7 @@ from ....wish.reading import AUTO, VERSION, Variables, Words, choice, equals, is
 from . import docker, images, rootless
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False, repr=False, eq=False)
 class Fields:
     """The toolkit's fields of a wish."""
 

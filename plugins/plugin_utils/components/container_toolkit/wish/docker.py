@@ -8,15 +8,16 @@ import re
 from collections.abc import Callable, Mapping
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import redact
+from ansible_collections.gpuwright.node.plugins.module_utils.base.pattern import lazy
 
 from ....model.errors import BadInput
 
 VARIABLE = "container_toolkit_docker"
 _EXAMPLE = "container_toolkit_docker: {log-driver: local, log-opts: {max-size: 50m}}"
-_SIZE = re.compile(r"\d{1,15}(?:[kmgt]?b?)?", re.ASCII | re.IGNORECASE)
-_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:-]{0,127}", re.ASCII)
-_PATH = re.compile(r"/(?!(?:.*/)?\.\.(?:/|\Z))[^\x00-\x1f\x7f]{1,1024}")
-_ADDRESS = re.compile(r"https?://[^\s/@]+(?:/[^\s@]*)?", re.ASCII)
+_SIZE = lazy(r"\d{1,15}(?:[kmgt]?b?)?", re.ASCII | re.IGNORECASE)
+_WORD = lazy(r"[A-Za-z0-9][A-Za-z0-9._/:-]{0,127}", re.ASCII)
+_PATH = lazy(r"/(?!(?:.*/)?\.\.(?:/|\Z))[^\x00-\x1f\x7f]{1,1024}")
+_ADDRESS = lazy(r"https?://[^\s/@]+(?:/[^\s@]*)?", re.ASCII)
 _YES, _NO = ("true", "yes", "on"), ("false", "no", "off")
 _UNLIMITED = -1
 

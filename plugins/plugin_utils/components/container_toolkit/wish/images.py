@@ -4,9 +4,8 @@
 
 from __future__ import annotations
 
-import re
-
 from ansible_collections.gpuwright.node.plugins.module_utils.base import image_reference
+from ansible_collections.gpuwright.node.plugins.module_utils.base.pattern import lazy
 
 from ....model.errors import BadInput
 
@@ -15,7 +14,7 @@ VARIABLE = "container_toolkit_images"
 CHOSEN = "auto"
 _EXAMPLES = ["container-image=docker.io/nvidia/cuda:13.0.2-base-ubuntu24.04", "container-image=auto"]
 #: What would be a user, with or without a password: a digest has a colon behind its @.
-_USER = re.compile(r"://|@(?!sha256:)")
+_USER = lazy(r"://|@(?!sha256:)")
 
 
 def read(given: object) -> tuple[str, ...]:

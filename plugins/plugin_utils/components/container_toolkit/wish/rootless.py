@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import re
 
+from ansible_collections.gpuwright.node.plugins.module_utils.base.pattern import lazy
+
 from ....model.errors import BadInput
 from ....wish.reading import as_list
 
 VARIABLE = "container_toolkit_rootless"
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}", re.ASCII)
+_NAME = lazy(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}", re.ASCII)
 
 
 def read(given: object) -> tuple[str, ...]:

@@ -8,12 +8,12 @@ the installer.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
+from ansible_collections.gpuwright.node.plugins.module_utils.base.pattern import lazy
 from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import ABOUT
 
 from ....model.wish import Requirement
@@ -34,7 +34,7 @@ RULE = "frameworks.companions"
 # What cannot be installed from the Python index at all, or is something else there.
 _NOT_TO_HAVE = ("stub", "other", "nothing")
 # The torch in the name of a build: +pt24cu124 (PyG), +cu12torch2.6cxx11abiFALSE (flash-attn and its like).
-_BUILT_FOR = re.compile(r"(?:torch|pt)(\d)\.?(\d{1,2})")
+_BUILT_FOR = lazy(r"(?:torch|pt)(\d)\.?(\d{1,2})")
 # Pythons that a range may mean: what none of them is in has no wheels at all, what the last is in has no end.
 _PYTHONS = [f"3.{minor}" for minor in range(6, 30)]
 

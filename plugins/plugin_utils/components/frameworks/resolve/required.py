@@ -7,13 +7,13 @@ What a framework pins or limits is judged against that here; what neither names 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
+from ansible_collections.gpuwright.node.plugins.module_utils.base.pattern import lazy
 
 from ....model.wish import Requirement
 from ....resolver.log import Entry, conflict
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 RULE = "frameworks.together"
 # How the builds of one release are told apart: 2.0.2+cu117, 2.0.2+cpu.
-_OF_CUDA = re.compile(r"nvidia-[a-z0-9-]+-cu(1[123])")
-_BUILD = re.compile(r"cu[0-9]{2,4}|cpu")
+_OF_CUDA = lazy(r"nvidia-[a-z0-9-]+-cu(1[123])")
+_BUILD = lazy(r"cu[0-9]{2,4}|cpu")
 ANOTHER = "ask for another release of one of them, or give each an environment of its own"
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from ansible_collections.gpuwright.node.plugins.module_utils import frameworks
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
+from ansible_collections.gpuwright.node.plugins.module_utils.base.pattern import lazy
 
 from ....model.errors import BadInput
 from ....model.wish import FrameworkWish, Project, Requirement, Values
@@ -34,12 +35,12 @@ from . import projects
 FRAMEWORKS_PATH = "/opt/gpuwright"
 PROJECT, PYTHON = "project", "python"
 # A name of an environment is one of a directory, and of a Jupyter kernel.
-_ENVIRONMENT = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", re.ASCII)
-_PLAIN = re.compile(r"^=?=\s*(?P<version>\d+(?:\.\d+)*)(?:\.\*)?(?:\+(?P<variant>[a-z]+\d*))?$", re.ASCII)
-_BUILT = re.compile(r"^=?=\s*(?P<version>\d+(?:\.\d+)*)\+(?P<local>[A-Za-z0-9.]+)$", re.ASCII)
+_ENVIRONMENT = lazy(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", re.ASCII)
+_PLAIN = lazy(r"^=?=\s*(?P<version>\d+(?:\.\d+)*)(?:\.\*)?(?:\+(?P<variant>[a-z]+\d*))?$", re.ASCII)
+_BUILT = lazy(r"^=?=\s*(?P<version>\d+(?:\.\d+)*)\+(?P<local>[A-Za-z0-9.]+)$", re.ASCII)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False, repr=False, eq=False)
 class Fields:
     """The fields of a wish that are of the frameworks."""
 

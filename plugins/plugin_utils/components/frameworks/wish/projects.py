@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 from urllib.parse import unquote, urlsplit
 
+from ansible_collections.gpuwright.node.plugins.module_utils.base.pattern import lazy
 from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import ABOUT
 
 from ....model import given_file, local_path
@@ -57,21 +58,21 @@ _OF_OTHERS = {
 }
 #: How a file with a table is read. JSON is what a run leaves for its continuation after a boot, see `document`.
 _TABLES: Mapping[str, Callable[[str, str], object]] = {".toml": given_file.from_toml, ".json": given_file.from_json}
-_NESTED = re.compile(r"^(?:(?P<kind>-r|-c)\s*|(?P<long>--requirement|--constraint)(?:\s+|=))(?P<file>\S.*)$")
-_INDEX = re.compile(r"^(?:-i|-f|--index-url|--extra-index-url|--find-links)(?:\s+|=)(?P<url>\S+)$")
+_NESTED = lazy(r"^(?:(?P<kind>-r|-c)\s*|(?P<long>--requirement|--constraint)(?:\s+|=))(?P<file>\S.*)$")
+_INDEX = lazy(r"^(?:-i|-f|--index-url|--extra-index-url|--find-links)(?:\s+|=)(?P<url>\S+)$")
 # A wheel in an address, with the builds that makers name beside its version: +cu12torch2.6cxx11abiFALSE, +pt24cu121, .post1+cu124.
-_BUILT = re.compile(
+_BUILT = lazy(
     r"(?:^|[\s@])(?:https?|file)://\S*/(?P<name>[A-Za-z0-9_.]+)-(?P<version>\d[\w.]*)(?:\+(?P<local>[\w.]+))?-(?P<python>\w+)-\w+-[\w.]+\.whl\b",
     re.ASCII,
 )
-_FOR_TORCH = re.compile(r"(?:torch|pt)(\d)\.?(\d{1,2})")
-_FOR_CUDA = re.compile(r"cu(\d{2,3})")
-_TORCH = re.compile(r"^[ \t]*(?P<text>(?P<name>torch)==(?P<version>[\d.]+)\S*)", re.MULTILINE)
+_FOR_TORCH = lazy(r"(?:torch|pt)(\d)\.?(\d{1,2})")
+_FOR_CUDA = lazy(r"cu(\d{2,3})")
+_TORCH = lazy(r"^[ \t]*(?P<text>(?P<name>torch)==(?P<version>[\d.]+)\S*)", re.MULTILINE)
 # A package and its version in a file of conda: pytorch=2.1.0, pytorch::pytorch==2.1.0=py3.10_cuda11.8, tensorflow-gpu=2.4.*
-_CONDA = re.compile(
+_CONDA = lazy(
     r"^[ \t]*-[ \t]*(?:[\w-]+::)?(?P<name>[\w-]+)[ \t]*={1,2}[ \t]*(?P<version>\d[\w.]*)", re.MULTILINE | re.ASCII
 )
-_COMMENT = re.compile(r"(^|\s)#.*$")
+_COMMENT = lazy(r"(^|\s)#.*$")
 # The keys of constraints and of variants, by requirement, in a table of our own; pyproject.toml has none.
 _LIMITS, _VARIANTS = "gpuwright-constraints", "gpuwright-variants"
 #: Requirements of a project, with those of all that its files name and its groups include.
@@ -91,7 +92,7 @@ _INSTEAD = {
 }
 _WHEEL = _INSTEAD["-e"]
 # What may stand behind a path: extras as PEP 508 writes them, groups as pip does (--group PATH:NAME).
-_PARTS = re.compile(r"^(?P<path>.*?)(?:\[(?P<extras>[^\[\]/]*)\])?(?::(?P<groups>[\w.,\s-]+))?$", re.ASCII | re.DOTALL)
+_PARTS = lazy(r"^(?P<path>.*?)(?:\[(?P<extras>[^\[\]/]*)\])?(?::(?P<groups>[\w.,\s-]+))?$", re.ASCII | re.DOTALL)
 _EXTRAS, _GROUPS = "optional-dependencies", "dependency-groups"
 # The first version of packaging that reads dependency groups (PEP 735).
 _READS_GROUPS = "26.1"

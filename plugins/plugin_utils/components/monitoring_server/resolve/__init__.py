@@ -5,10 +5,10 @@
 from __future__ import annotations
 
 import ipaddress
-import re
 from collections.abc import Iterator, Sequence
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import words
+from ansible_collections.gpuwright.node.plugins.module_utils.base.pattern import lazy
 from ansible_collections.gpuwright.node.plugins.module_utils.observe.monitoring_server import (
     ALERTMANAGER,
     DASHBOARDS,
@@ -33,7 +33,7 @@ _ARCHIVE = "packages prometheus and prometheus-alertmanager of Debian 12 and 13,
 _NONE = "neither Red Hat's archive nor EPEL is known to have both, with their units (assumed: not read)"
 _FACTS = "the machine's facts"
 #: An address over which everybody on the way reads along: not one of this machine's own.
-_CLEAR = re.compile(r"http://(?!(localhost|127[.]|\[::1\]))")
+_CLEAR = lazy(r"http://(?!(localhost|127[.]|\[::1\]))")
 #: The unit that listens on each port, by the variable of that.
 _UNITS = {PORT: PROMETHEUS.unit, ALERTS_PORT: ALERTMANAGER.unit, GRAFANA_PORT: GRAFANA.unit}
 _DEBIAN = "let a machine with Debian or Ubuntu be the server: it needs no card"
