@@ -13,6 +13,9 @@ STAMP := $(VENV)/.installed
 NOX = PATH="$(BIN):$$PATH" $(BIN)/nox --non-interactive --session
 STAGE := tools/stage
 
+# Compiled once: where an environment forbids it, each of thousands of processes compiles all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
 # The floor: .venv holds ansible-core 2.19, which runs on each of these. The unit and packaging tests run on the newest line too,
 # in an environment that nox makes (see LINES in noxfile.py).
 PYTHONS := 3.11 3.12 3.13
@@ -32,26 +35,31 @@ $(STAMP): pyproject.toml src/gpuwright/__init__.py
 	@touch $@
 
 .PHONY: test
-test: venv ## what every change must pass: each behaviour once; stops at the first check that fails
+test: venv ## what every change must pass: each behaviour once, the quickest first; stops at the first check that fails
 	@$(STAGE) "Tools" $(MAKE) --no-print-directory tools
-	@# Molecule waits for its node half of the time: what needs none runs beside it.
-	@$(MAKE) --no-print-directory --jobs 3 stage-molecule stage-lint stage-typing stage-sanity
-	@$(STAGE) "Integration" $(MAKE) --no-print-directory integration
-	@$(STAGE) --last "Properties, unit and packaging tests" $(MAKE) --no-print-directory unit
+	@$(MAKE) --no-print-directory stage-unit
+	@# Molecule and packaging wait half of the time, for a node and for pip: what only computes runs beside them.
+	@$(MAKE) --no-print-directory --jobs 3 stage-lint stage-typing stage-molecule stage-sanity stage-packaging stage-properties
+	@$(STAGE) --last "Integration" $(MAKE) --no-print-directory integration
 
-.PHONY: stage-molecule stage-lint stage-typing stage-sanity
-stage-molecule stage-lint stage-typing stage-sanity: stage-%:
+.PHONY: stage-unit stage-lint stage-typing stage-molecule stage-sanity stage-packaging stage-properties
+stage-unit stage-lint stage-typing stage-molecule stage-sanity stage-packaging stage-properties: stage-%:
 	@$(STAGE) "$*" $(MAKE) --no-print-directory $*
 
 .PHONY: soak
-soak: venv tools ## what takes long, in parts: all of them, `make soak PART=2`, `PART=driver`, or `PART=turn` for the one whose turn it is
+soak: venv tools ## what takes long, in parts: all of them, `make soak PART=2`, `PART=driver`, or `PART=turn` for the one whose turn it is of those that the change affects
 	@$(STAGE) "Soak: $(or $(PART),all)" env $(NOX) soak -- $(PART)
+
+.PHONY: release-check
+release-check: venv ## what a tag needs: every part of the soak, then `make test` (hours)
+	@$(MAKE) --no-print-directory soak
+	@$(MAKE) --no-print-directory test
 
 .PHONY: tools
 tools: venv ## the programs that the tests need on this machine, the container engine included (apt, as root or by sudo)
 	@$(BIN)/python -c 'from tests.sim import engine; engine.ensure_for_tests()'
 
-.PHONY: lint typing sanity molecule machine integration metal unit packaging build mutants unprotected test-changed
+.PHONY: lint typing sanity molecule machine integration metal unit packaging properties build mutants unprotected test-changed
 lint: venv ## ruff, yamllint, ansible-lint, shell scripts, changelog
 	@$(NOX) lint
 typing: venv ## mypy, strict
@@ -66,9 +74,11 @@ integration: venv ## whole runs of the command line on simulated nodes; `make in
 	@$(NOX) integration -- $(if $(ONE),tests/integration/$(ONE:.py=).py)
 metal: venv ## the real kernel in QEMU alone, and with its power cut (the cut is in no part of the soak: it takes long)
 	@$(NOX) metal
-unit: venv ## the properties, the unit and the packaging tests
+unit: venv ## the unit tests
 	@$(NOX) unit
-packaging: venv ## the packaging tests alone
+properties: venv ## what holds for any machine and any wish, on the same examples each time
+	@$(NOX) properties
+packaging: venv ## the wheel, the editable install, the bare clone and the collection, built and used
 	@$(NOX) packaging
 test-changed: venv ## what a change touches: `make test-changed`, or `SINCE=COMMIT` for another state than the branch's beginning
 	@$(NOX) changed -- $(SINCE)

@@ -1,6 +1,7 @@
 """The checks, each defined once: `make lint`, `make test`, `make soak` and pre-commit call these sessions.
 
-`make test` runs each behaviour once, on the floor of ansible-core; `make soak` has what takes long, in the parts of `SOAK`.
+`make test` runs each behaviour once, the quickest first, on the floor of ansible-core; `make soak` has what takes long, in the parts
+of `SOAK`.
 
 Sessions run in the environment nox was started from (`pip install -e .[dev]`, or `make venv`). Only the tests on the other
 ansible-core line make an environment of their own, under .nox/.
@@ -48,6 +49,8 @@ ASSEMBLERS = ("nvidia-cuda-nvcc-cu12==12.9.86", "nvidia-cuda-nvcc==13.5.37", "py
 
 # What needs no simulated node and is run on both lines.
 UNITS = ["tests/unit", "tests/packaging"]
+# As many files of units run in one process.
+FEW = 12
 # Examples for each property in the soak, drawn anew each time.
 PROPERTY_EXAMPLES = "2000"
 # For how long the soak breaks outputs at random, beside those properties.
@@ -85,12 +88,31 @@ def lint(session: nox.Session) -> None:
     session.run("yamllint", "--strict", ".")
     # Offline: ansible-lint must not look for collections; there is nothing to install, the roles need ansible.builtin only.
     session.run("ansible-lint", "--offline", env={"ANSIBLE_COLLECTIONS_PATH": str(ROOT / "collections")})
-    scripts = _shell_scripts()
+    _scripts(session, _shell_scripts())
+    session.run("antsibull-changelog", "lint")
+
+
+def _scripts(session: nox.Session, scripts: list[str]) -> None:
     for script in scripts:
         session.run("bash", "-n", script, silent=True)
     if scripts and shutil.which("shellcheck"):
         session.run("shellcheck", *scripts)
-    session.run("antsibull-changelog", "lint")
+
+
+def _lint_of(session: nox.Session, files: list[str]) -> None:
+    """What `lint` says of these files alone."""
+    python = [name for name in files if name.endswith(".py") and name.startswith(tuple(PYTHON_TREES))]
+    if python:
+        session.run("ruff", "check", "--force-exclude", *python)
+        session.run("ruff", "format", "--force-exclude", "--check", "--diff", *python)
+    tables = [name for name in files if name.endswith((".yml", ".yaml"))]
+    if tables:
+        session.run("yamllint", "--strict", *tables)
+    if any(name.startswith(("roles/", "playbooks/", "meta/", "molecule/")) for name in files):
+        session.run("ansible-lint", "--offline", env={"ANSIBLE_COLLECTIONS_PATH": str(ROOT / "collections")})
+    _scripts(session, sorted({*files} & {*_shell_scripts()}))
+    if any(name.startswith("changelogs/") for name in files):
+        session.run("antsibull-changelog", "lint")
 
 
 @nox.session
@@ -144,8 +166,8 @@ def build(session: nox.Session) -> None:
 
 @nox.session
 def unit(session: nox.Session) -> None:
-    """The properties of the resolver, the unit and the packaging tests: everything that needs no simulated node."""
-    session.run("pytest", "-q", "-m", "not sim", *_WORKERS, "tests/property", *UNITS, *session.posargs)
+    """The unit tests."""
+    session.run("pytest", "-q", "-m", "not sim", *_WORKERS, "tests/unit", *session.posargs)
 
 
 @nox.session
@@ -192,30 +214,39 @@ def assembled(session: nox.Session) -> None:
 
 @nox.session
 def changed(session: nox.Session) -> None:
-    """What a change touches, while one works on it; `since` a commit, or since this branch left main. tools/changed.py has the table."""
+    """What a change touches, and nothing else; `since` a commit, or since this branch left main. tools/changed.py says how it is found."""
     told = session.run("python", "-m", "tools.changed", *session.posargs, silent=True)
-    touched = [line.split() for line in str(told).splitlines()]
-    slow, nodes, scenarios = ([name for kind, name in touched if kind == each] for each in ("slow", "node", "scenario"))
-    lint(session)
-    session.run("mypy")
-    session.run("pytest", "-q", "-m", "not slow and not sim", *_WORKERS, "tests/unit")
-    if slow:
-        session.run("pytest", "-q", *_WORKERS, *slow)
-    if nodes:
-        _integration(session, "-m", "not metal", *nodes)
-    if scenarios:
-        session.run("tests/molecule.sh", *scenarios)
+    touched: dict[str, list[str]] = {}
+    for line in str(told).splitlines():
+        kind, name = line.split(" ", 1)
+        touched.setdefault(kind, []).append(name)
+    _lint_of(session, touched.get("file", []))
+    if "typed" in touched:
+        session.run("mypy", *touched["typed"])
+    if "unit" in touched:
+        # To begin a second process costs more than it saves where there is little to run.
+        session.run(
+            "pytest", "-q", "-m", "not sim", *(_WORKERS if len(touched["unit"]) > FEW else []), *touched["unit"]
+        )
+    if "slow" in touched:
+        session.run("pytest", "-q", *_WORKERS, *touched["slow"])
+    if "node" in touched:
+        _integration(session, "-m", "not metal", *touched["node"])
+    if "scenario" in touched:
+        session.run("tests/molecule.sh", *touched["scenario"])
+    if "part" in touched:
+        session.log(f"it can affect these parts of the soak: {', '.join(touched['part'])}")
 
 
 @nox.session
 def properties(session: nox.Session) -> None:
-    """The properties of the resolver alone."""
-    session.run("pytest", "-q", "tests/property", *session.posargs)
+    """What holds for any machine and any wish, on the same examples each time."""
+    session.run("pytest", "-q", *_WORKERS, "tests/property", *session.posargs)
 
 
 @nox.session
 def packaging(session: nox.Session) -> None:
-    """The packaging tests alone."""
+    """The wheel, the editable install, the bare clone and the collection, built and used."""
     session.run("pytest", "-q", "tests/packaging", *session.posargs)
 
 
@@ -288,7 +319,7 @@ def soak(session: nox.Session) -> None:
     names = list(SOAK)
     (wanted,) = session.posargs or ["all"]
     if wanted == "turn":
-        wanted = str(_turn(len(names)))
+        wanted = _turn(names)
     if wanted.isdecimal() and 1 <= int(wanted) <= len(names):
         wanted = names[int(wanted) - 1]
     if wanted not in (*names, "all"):
@@ -300,9 +331,16 @@ def soak(session: nox.Session) -> None:
             SOAK[name](session)
 
 
-def _turn(parts: int) -> int:
-    """The part whose turn it is: each state of the tree has one, and the states go through all of them by chance."""
-    return _state() % parts + 1
+def _turn(names: list[str]) -> str:
+    """The part whose turn it is, of those that the change since the last landed state can affect, of all where that is none.
+
+    Each state of the tree has one, and the states go through all of them by chance.
+    """
+    since = [os.environ["SOAK_SINCE"]] if os.environ.get("SOAK_SINCE") else []
+    command = [sys.executable, "-m", "tools.changed", "--parts", *since]
+    told = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
+    affected = told.stdout.split() or names
+    return affected[_state() % len(affected)]
 
 
 def _state() -> int:

@@ -20,11 +20,14 @@ git add --all
 
 # The test `import` loads each plugin in an environment of its own and fetches pip's installer for it from a server of Ansible's.
 # Python brings pip itself: a file in ansible-test's cache with the name that it looks for is used instead. The cache lies in the
-# home, and ansible-test passes no variables of pip's on: this home is a temporary one with the user's own pip settings in it.
-home=$work/home
+# home, and ansible-test passes no variables of pip's on: this home is one of ours with the user's own pip settings in it. It stays, since
+# the environments of the tests are in it; ansible-test makes them anew where what they need is another.
+home=$root/.cache/sanity
 mkdir -p "$home/.ansible/test/cache"
+exec 9>"$home/lock"
+flock 9 # of two at a time the second waits
 for entry in .config .cache .pip; do
-    if [ -e "$HOME/$entry" ]; then ln -s "$HOME/$entry" "$home/$entry"; fi
+    if [ -e "$HOME/$entry" ]; then ln -sfn "$HOME/$entry" "$home/$entry"; fi
 done
 pip=$(python - <<'EOF'
 import pathlib

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import yaml
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, run
 from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
@@ -21,13 +20,14 @@ from ansible_collections.gpuwright.node.plugins.module_utils.measure import fram
 from ansible_collections.gpuwright.node.plugins.modules import framework_check
 from ansible_collections.gpuwright.node.plugins.plugin_utils import gate
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components.frameworks.apply import condemned
+from tests import tables
 from tests.sim import repository, wheels
 from tests.unit.prove.conftest import let_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-PLAN = yaml.safe_load((Path(repository.__file__).parent / "packages.yaml").read_text())["wheels"]
+PLAN = tables.read(Path(repository.__file__).parent / "packages.yaml")["wheels"]
 PACKAGES = {
     "pytorch": ("cu130", ["torch"]),
     "tensorflow": ("pypi", ["tensorflow"]),

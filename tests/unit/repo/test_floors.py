@@ -11,9 +11,17 @@ import yaml
 from tests.unit.repo import floors
 
 HOUSE: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("house.yaml").read_text())
-ARROWS = floors.arrows()
-UPWARD = {f"{begin} -> {end}" for begin, end in floors.upward(ARROWS)}
 CIRCLES = {tuple(sorted(row["modules"])) for row in HOUSE["circles"]}
+
+
+@pytest.fixture(scope="module")
+def arrows() -> set[floors.Arrow]:
+    return floors.arrows()
+
+
+@pytest.fixture(scope="module")
+def upward(arrows: set[floors.Arrow]) -> set[str]:
+    return {f"{begin} -> {end}" for begin, end in floors.upward(arrows)}
 
 
 def test_every_module_is_on_a_floor() -> None:
@@ -27,18 +35,18 @@ def test_every_name_of_a_floor_is_a_module() -> None:
     assert [name for name in named if not any(floors.is_of(each, name) for each in known)] == []
 
 
-def test_arrows_point_down() -> None:
-    assert UPWARD - set(HOUSE["upward"]) == set()
+def test_arrows_point_down(upward: set[str]) -> None:
+    assert upward - set(HOUSE["upward"]) == set()
 
 
-def test_no_circle_is_new_or_grows() -> None:
-    assert [found for found in floors.circles(ARROWS) if not any(set(found) <= set(known) for known in CIRCLES)] == []
+def test_no_circle_is_new_or_grows(arrows: set[floors.Arrow]) -> None:
+    assert [found for found in floors.circles(arrows) if not any(set(found) <= set(known) for known in CIRCLES)] == []
 
 
-def test_what_is_excepted_is_still_so_and_has_a_reason() -> None:
+def test_what_is_excepted_is_still_so_and_has_a_reason(arrows: set[floors.Arrow], upward: set[str]) -> None:
     """A row of house.yaml that nothing needs any more goes."""
-    assert set(HOUSE["upward"]) - UPWARD == set()
-    assert CIRCLES - set(floors.circles(ARROWS)) == set()
+    assert set(HOUSE["upward"]) - upward == set()
+    assert CIRCLES - set(floors.circles(arrows)) == set()
     assert all([*HOUSE["upward"].values(), *(row["reason"] for row in HOUSE["circles"])])
 
 

@@ -39,8 +39,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
+from tests import tables
 from tests.unit.reports import answers, machines
 from tests.unit.reports.answers import Answer, Said
 
@@ -63,10 +63,8 @@ KEYS = {
 EXPECTED = {"first", "remedy", "also", "not", "exit", "has", "silent"}
 #: What alone would hold for a product that says nothing.
 EMPTY = {"not", "exit"}
-REPORTS: list[dict[str, Any]] = [
-    report for path in sorted(HERE.glob("*.yaml")) for report in yaml.safe_load(path.read_text(encoding="utf-8"))
-]
-OPEN: list[str] = yaml.safe_load((HERE / "open.yml").read_text(encoding="utf-8"))
+REPORTS: list[dict[str, Any]] = [report for path in sorted(HERE.glob("*.yaml")) for report in tables.read(path)]
+OPEN: list[str] = tables.read(HERE / "open.yml")
 QUESTIONS = [(report, asked) for report in REPORTS for asked in report["expect"]]
 
 

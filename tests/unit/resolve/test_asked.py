@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
+from tests import tables
 from tests.unit.reports import answers
 from tests.unit.reports.test_reports import unmet
 
-ASKED: list[dict[str, Any]] = yaml.safe_load(Path(__file__).with_name("asked.yaml").read_text(encoding="utf-8"))
+ASKED: list[dict[str, Any]] = tables.read(Path(__file__).with_name("asked.yaml"))
 
 
 @pytest.mark.parametrize("asked", ASKED, ids=[row["id"] for row in ASKED])

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from jsonschema import Draft202012Validator
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
@@ -20,6 +19,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import A
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components.cuda.resolve import compilers
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import targets
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import gpus
+from tests.tables import read
 from tools import build_rules
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -29,7 +29,7 @@ PACKAGE = re.compile(r"^[a-z0-9][a-z0-9+.-]+$")
 
 
 def tables(path: Path) -> dict[str, Any]:
-    content: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    content: dict[str, Any] = read(path)
     return content
 
 

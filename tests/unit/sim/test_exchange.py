@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests import tables
 from tests.sim import deb
 from tests.unit import apt_root
 
 ROOT = Path(deb.__file__).parents[2]
-PLAN = yaml.safe_load((ROOT / "tests/sim/packages.yaml").read_text())
+PLAN = tables.read(ROOT / "tests/sim/packages.yaml")
 #: The role's own calls.
 ROLE = yaml.safe_load((ROOT / "roles/nvidia_driver/vars/main.yml").read_text())
 TRANSACTION = ROLE["__nvidia_driver_transaction"]

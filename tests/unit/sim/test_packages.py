@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests import tables
 from tests.sim import deb, repository, wheels
 
-PLAN = yaml.safe_load((Path(repository.__file__).parent / "packages.yaml").read_text())
+PLAN = tables.read(Path(repository.__file__).parent / "packages.yaml")
 
 
 @pytest.fixture

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
+from tests import tables
 from tests.sim import repository, rpm, scenario
 
-PLAN = yaml.safe_load((Path(rpm.__file__).parent / "packages-rpm.yaml").read_text())
+PLAN = tables.read(Path(rpm.__file__).parent / "packages-rpm.yaml")
 #: Whose fields could not all be read. A row that is added here is kinder or harsher than the world in a way that nobody knows.
 ASSUMED = {
     "container-selinux",

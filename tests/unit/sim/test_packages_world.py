@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 import yaml
 
+from tests import tables
 from tests.sim import repository
 from tests.unit import apt_root
 
 HERE = Path(repository.__file__).parent
 ROOT = HERE.parent.parent
-PLAN = yaml.safe_load((HERE / "packages.yaml").read_text())
+PLAN = tables.read(HERE / "packages.yaml")
 #: What a node of the simulation has or its mirror of Debian brings.
 PRESENT = (
     "kmod",

@@ -10,14 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from gpuwright.errors import BadInput
 from gpuwright.sizing import architecture, models
+from tests import tables
 
-ROWS: list[dict[str, Any]] = yaml.safe_load(Path(__file__).with_name("further_names.yaml").read_text(encoding="utf-8"))[
-    "rows"
-]
+ROWS: list[dict[str, Any]] = tables.read(Path(__file__).with_name("further_names.yaml"))["rows"]
 #: Of a hundred.
 AT_LEAST = 99
 

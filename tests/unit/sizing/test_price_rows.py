@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+
+from tests import tables
 
 ROOT = Path(__file__).resolve().parents[3]
-PRICES: dict[str, Any] = yaml.safe_load((ROOT / "compat/sizing/prices.yaml").read_text(encoding="utf-8"))
+PRICES: dict[str, Any] = tables.read(ROOT / "compat/sizing/prices.yaml")
 CLOUD: list[dict[str, Any]] = PRICES["cloud"]
 #: How much dearer a card may be in one size of instance than in another: Lambda asks 7.5 % more for one H100 than for each of eight.
 JUMP = 1.12

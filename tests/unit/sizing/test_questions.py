@@ -7,16 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from gpuwright.commands import size
 from gpuwright.errors import BadInput
 from gpuwright.parser import build_parser
 from gpuwright.sizing import answer
+from tests import tables
 
-ROWS: list[dict[str, Any]] = yaml.safe_load(Path(__file__).with_name("questions.yaml").read_text(encoding="utf-8"))[
-    "rows"
-]
+ROWS: list[dict[str, Any]] = tables.read(Path(__file__).with_name("questions.yaml"))["rows"]
 #: Questions that lie beside the repository, where they do: the question, what is right in words, and why.
 BESIDE = Path(__file__).resolve().parents[4] / "shared" / "cases" / "size" / "questions.tsv"
 #: Of 77. The first 48 were asked on 30 November 2026: 42 were right at the first run, and all twelve that lie beside the repository. Four

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from gpuwright.errors import BadInput
 from gpuwright.sizing import architecture, formats, models
+from tests import tables
 
-_FILE = yaml.safe_load(Path(__file__).with_name("typed_names.yaml").read_text(encoding="utf-8"))
+_FILE = tables.read(Path(__file__).with_name("typed_names.yaml"))
 #: Of forty; at the first run, on 30 November 2026 in commit 72380f41, twelve were right; with the families and models that came then, 35.
 AT_LEAST = 38
 ROWS: list[dict[str, Any]] = _FILE["rows"]
