@@ -100,6 +100,7 @@ def test_a_root_file_system_that_is_too_small_is_refused_with_the_sizes(bare: No
     assert re.search(r"Expected \d+ MiB free on / for .*, found \d+ MiB\.", refusal["text"])
 
 
+@pytest.mark.soak(part="hosts")
 def test_a_place_for_frameworks_that_is_too_small_is_refused_with_the_sizes(bare: Node) -> None:
     with broken(bare, "mount -t tmpfs -o size=64M,mode=755 none /opt", "umount /opt"):
         refusal = refused(bare)
@@ -107,7 +108,13 @@ def test_a_place_for_frameworks_that_is_too_small_is_refused_with_the_sizes(bare
     assert re.fullmatch(r"/opt has \d+ MiB free, \d{4,} MiB are needed", refusal["text"])
 
 
-@pytest.mark.parametrize("address", ["http://nowhere.invalid", "http://packages.gpuwright-sim:81"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        "http://nowhere.invalid",
+        pytest.param("http://packages.gpuwright-sim:81", marks=pytest.mark.soak(part="systems")),
+    ],
+)
 def test_a_mirror_that_does_not_answer_is_refused_with_its_address(bare: Node, address: str) -> None:
     mirrors = f'{{"gpuwright_mirrors": {{"nvidia": "{address}/compute/cuda/repos"}}}}'
     refusal = refused(bare, "--want", "driver=580", "-e", mirrors)

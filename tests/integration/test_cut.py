@@ -59,6 +59,7 @@ def test_cut_off_while_the_driver_is_unpacked(make_node: Callable[..., Node], pr
     proven.put_back(machine)
 
 
+@pytest.mark.soak(part="environments")
 def test_cut_off_between_the_blacklist_and_the_initramfs(proven: Proven) -> None:
     machine = proven.take()
     kernel = machine.shell("uname -r").strip()

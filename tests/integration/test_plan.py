@@ -134,6 +134,7 @@ def test_up_leaves_a_node_alone_that_somebody_else_works_on(bare: Node, whose: s
         bare.shell("rm -f /run/gpuwright/lock.json")
 
 
+@pytest.mark.soak(part="systems")  # with the wish of an ordinary run; test_bad_input.py has it of a driver's source
 def test_a_repository_that_somebody_else_signed_is_refused_before_any_change(make_node: Callable[..., Node]) -> None:
     machine = make_node("wrongkey", wrong_key=True)
     machine.plan()

@@ -53,7 +53,7 @@ def run(verb: str, inventory: Path, *arguments: str) -> Run:
     return gpuwright(verb, *arguments, "-i", inventory, "--json")
 
 
-@pytest.mark.parametrize("verb", ["plan", "up"])
+@pytest.mark.parametrize("verb", [pytest.param("plan", marks=pytest.mark.soak(part="environments")), "up"])
 def test_a_wheel_that_the_mirror_lacks_is_refused_before_any_change(verb: str, machine: Node, inventory: Path) -> None:
     before = footprint(machine)
     done = run(verb, inventory, *_WANT, *(["--yes"] if verb == "up" else []))

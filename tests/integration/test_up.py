@@ -9,7 +9,14 @@ from .conftest import Node, gpuwright
 pytestmark = pytest.mark.sim
 
 
-@pytest.mark.parametrize("kind", ["fallen-off-bus", "ecc", "version-mismatch", "garbage-smi", "module-not-loaded"])
+#: One of the card and one of the driver; what is judged of the others is the units', that they are seen on a node the soak's.
+_FIRST = ["fallen-off-bus", "version-mismatch"]
+_IN_SOAK = ["ecc", "garbage-smi", "module-not-loaded"]
+
+
+@pytest.mark.parametrize(
+    "kind", [*_FIRST, *(pytest.param(kind, marks=pytest.mark.soak(part="services")) for kind in _IN_SOAK)]
+)
 def test_a_broken_card_or_driver_is_not_called_healthy(ready_node: Node, kind: str) -> None:
     ready_node.fault(kind)
     try:
