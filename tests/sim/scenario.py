@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -110,15 +112,21 @@ def _other(entry: dict[str, Any], index: int) -> dict[str, Any]:
     return {"bus_id": f"0000:{0x0A + index:02x}:00.0", "class": "030000", "driver": None, **entry}
 
 
+@cache
+def _cards() -> dict[str, Any]:
+    cards: dict[str, Any] = yaml.safe_load(_HARDWARE.read_text())["cards"]
+    return cards
+
+
 def _gpu(entry: dict[str, Any], index: int, name: str) -> dict[str, Any]:
-    cards = yaml.safe_load(_HARDWARE.read_text())["cards"]
+    cards = _cards()
     wanted = entry.get("card")
     if wanted not in cards:
         raise SimulationError(f"no simulated card is called {wanted}; there are: {', '.join(cards)}")
     bus = entry.get("bus_id", f"0000:{(0x18 + index * 0x23) % 0x100:02x}:00.0")
     digest = hashlib.sha256(f"{name} {bus}".encode()).hexdigest()
     uuid = f"GPU-{digest[:8]}-{digest[8:12]}-{digest[12:16]}-{digest[16:20]}-{digest[20:32]}"
-    card = cards[wanted]
+    card = copy.deepcopy(cards[wanted])
     return {
         **card,
         "bus_id": bus,

@@ -102,11 +102,11 @@ def test_of_a_text_only_the_words_count_that_changed() -> None:
 def test_a_text_leads_to_who_imports_its_module_and_who_quotes_it_and_to_no_node(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    path = "plugins/plugin_utils/components/mig.py"
+    path = "src/gpuwright/sizing/memory.py"
     monkeypatch.setattr(changed, "_texts", lambda path, base: {("plug", "one"), ("put", "one")})
     found = changed.targets([path], "HEAD")
     here = "tests/unit/repo/test_changed.py"  # it quotes them
-    assert {here, "tests/unit/plan/test_mig.py"} <= set(found.units)
+    assert {here, "tests/unit/sizing/test_memory.py"} <= set(found.units)
     assert len(found.units) < len(changed.targets([path]).units)
     assert (found.slow, found.nodes) == ([], [])
 
@@ -117,7 +117,9 @@ def test_a_text_leads_to_who_imports_its_module_and_who_quotes_it_and_to_no_node
 def test_a_component_of_its_own_leads_to_the_parts_that_have_it() -> None:
     of_mig = {"rocky", "lines", "modules"}
     assert of_mig <= set(changed.parts(["roles/mig/tasks/apply.yml"])) < set(changed.names_of_parts())
-    assert "containers" not in changed.parts(["plugins/plugin_utils/components/mig.py", "roles/mig/tasks/apply.yml"])
+    assert "containers" not in changed.parts(
+        ["plugins/plugin_utils/components/mig/apply.py", "roles/mig/tasks/apply.yml"]
+    )
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 import shutil
+import tempfile
 import xml.etree.ElementTree as ET
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +29,15 @@ _RPM = "{name}\t{epoch}\t{version}\tx86_64\tRocky\t{name}-{version}.src.rpm\n"
 _RUNS = {"docker.service": {"active": "active", "enabled": "enabled"}}
 
 
-def healthy(place: Path, about: dict[str, Any]) -> Any:
+def healthy(about: dict[str, Any]) -> Any:
     """The facts of the machine on which a report was made, before what it tells of came."""
-    return afflicted(place, about, {})
+    return copy.deepcopy(_healthy(json.dumps(about, sort_keys=True)))
+
+
+@cache
+def _healthy(about: str) -> Any:
+    with tempfile.TemporaryDirectory() as place:
+        return afflicted(Path(place), json.loads(about), {})
 
 
 def afflicted(place: Path, about: dict[str, Any], change: dict[str, Any]) -> Any:

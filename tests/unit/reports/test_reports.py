@@ -76,7 +76,7 @@ def test_it_is_answered_right(
         answer = answers.of_resolve(report["resolve"], report.get("files") or {}, tmp_path, capsys)
     else:
         about, change = report.get("machine") or {}, report.get("change") or {}
-        before = answers.of_machine(asked, machines.healthy(tmp_path / "well", about), {**report, "log": ""})
+        before = answers.of_machine(asked, machines.healthy(about), {**report, "log": ""})
         after = answers.of_machine(asked, machines.afflicted(tmp_path / "ill", about, change), report)
         answer = after.without(before)
     lacking = list(unmet(answer, report["expect"][asked]))
