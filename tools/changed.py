@@ -5,7 +5,7 @@
     python -m tools.changed [--parts] [COMMIT]    # since COMMIT, else since this branch left main, on main since its last commit
 
 `make test-changed` and the turn of the soak ask; `make test` asks nobody. Unit tests, properties and what measures are touched by what they
-import. Where a module differs in texts for people alone, they are those that import it themselves and those that quote the words. Tests
+import. Where a module differs in texts for people alone, they are those that import it themselves and those that quote what is gone. Tests
 on nodes run the command line: for one of them the table below says what belongs to which part of the tree, and a part of the soak is
 touched by all that no component has for itself, and by the components that its tests name.
 """
@@ -135,7 +135,7 @@ def targets(changed: Iterable[str], base: str | None = None) -> Targets:
 
 
 def _texts(path: str, base: str) -> set[reach.Pair] | None:
-    """The words of a module that differ, where it differs in nothing else."""
+    """The words that are gone from a module, where it differs in nothing else."""
     if not _TEXT_FILE.match(path) or not (ROOT / path).exists():
         return None
     return reach.texts_that_changed(_git("show", f"{base}:{path}"), _source(path))
@@ -168,7 +168,7 @@ def _readers(path: str) -> set[str]:
 
 
 def _quoting(texts: Mapping[str, set[reach.Pair]]) -> set[str]:
-    """The tests that import one of the modules themselves, and those that have a pair of words that differs."""
+    """The tests that import one of the modules themselves, and those that have a pair of words that is gone."""
     differs = set().union(*texts.values()) if texts else set()
     tests = [path for path in _imports() if path.startswith("tests/unit/")]
     return (

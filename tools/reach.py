@@ -90,7 +90,7 @@ def reaching(paths: Iterable[str], graph: Mapping[str, set[str]]) -> set[str]:
 
 
 def texts_that_changed(before: str, after: str) -> set[Pair] | None:
-    """Where two states of a module differ in texts for people alone: the pairs of words that one has and the other has not.
+    """Where two states of a module differ in texts for people alone: the pairs of words that only the earlier one has.
 
     None where they differ in more. A text for people has a blank; what has none is a key or a name.
     """
@@ -102,7 +102,7 @@ def texts_that_changed(before: str, after: str) -> set[Pair] | None:
     if skeletons[0] != skeletons[1]:
         return None
     old, new = ({pair for text in found for pair in pairs(text)} for found in texts)
-    return old ^ new
+    return old - new
 
 
 def _without_texts(tree: ast.AST) -> tuple[str, list[str]]:
