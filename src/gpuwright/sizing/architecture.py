@@ -425,8 +425,8 @@ def _attending(shape: Architecture) -> int:
 
 def kept_tokens(shape: Architecture, context: int) -> float:
     """Tokens that a token looks back at, over all layers: in a windowed layer those of its window."""
-    windowed = shape.windowed_layers if shape.window else 0
-    return (_attending(shape) - windowed) * context + windowed * min(context, shape.window or context)
+    seen = min(context, shape.window or context)
+    return (_attending(shape) - shape.windowed_layers) * context + shape.windowed_layers * seen
 
 
 def forward_flops(shape: Architecture, context: int) -> float:
@@ -452,7 +452,7 @@ def typical(name: str, told: float) -> Architecture:
     """
     layers = at_least_one(round((told / (12 * 128**2)) ** (1 / 3)))
     hidden = max(64 * round(math.sqrt(told / (12 * layers)) / 64), 64)
-    grouped = told > _GROUPED
+    grouped = told >= _GROUPED
     heads = 8 * round(hidden / 1024) if grouped else at_least_one(hidden // 128)
     hidden = heads * 128 if grouped else hidden
     return Architecture(
@@ -461,8 +461,8 @@ def typical(name: str, told: float) -> Architecture:
         hidden=hidden,
         heads=heads,
         kv_heads=8 if grouped else heads,
-        head_dim=at_least_one(hidden // heads),
-        intermediate=max(64 * round(hidden * 8 / 3 / 64), 64),
+        head_dim=hidden // heads,
+        intermediate=64 * round(hidden * 8 / 3 / 64),
         vocabulary=32_000,
         told=told,
     )

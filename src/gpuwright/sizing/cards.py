@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cache
 
 from gpuwright.errors import BadInput
 from gpuwright.sizing import tables
@@ -88,13 +88,13 @@ def network(card: Card) -> tables.Row:
     return tables.rule("network_card_h100" if card.architecture in ("Hopper", "Blackwell") else "network_card_a100")
 
 
-@lru_cache(maxsize=1)
+@cache
 def usual() -> tuple[str, ...]:
     """The cards that people choose from where they name none: all from 12 GB on, but for those that a laptop has inside."""
     return tuple(name for name, card in known().items() if card.memory >= SMALLEST and card.kind != "laptop")
 
 
-@lru_cache(maxsize=1)
+@cache
 def known() -> dict[str, Card]:
     """Every card whose memory and bandwidth are known, by its name; one that is sold with more memory too has that in its name."""
     more = {row["name"]: row for row in tables.load()["cards"]["rows"]}
@@ -202,9 +202,10 @@ def mixture(cards: Sequence[Card]) -> Card:
     slowest = min(cards, key=lambda card: card.pcie)
 
     def one_after_the_other(rates: Iterator[float]) -> float:
-        return 1 / sum(card.shown / whole / (rate or 1.0) for card, rate in zip(cards, rates, strict=True))
+        return 1 / sum(card.shown / whole / rate for card, rate in zip(cards, rates, strict=True))
 
-    precisions = {name for card in cards for name in card.tflops}
+    # Where nobody says what one of them computes, nobody says it of all.
+    precisions = {name for card in cards for name in card.tflops if all(each.peak(name) for each in cards)}
     return replace(
         slowest,
         name=" + ".join(card.name for card in cards),

@@ -9,7 +9,7 @@ from gpuwright import given
 from gpuwright.errors import BadInput
 from gpuwright.sizing import tables, towers, unusual
 from gpuwright.sizing.architecture import Architecture, Experts, Full, Latent, Recurrent
-from gpuwright.sizing.units import at_least_one, excerpt
+from gpuwright.sizing.units import excerpt
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -151,7 +151,7 @@ class _Reader:
         if heads > hidden:
             raise self._wrong(_HEADS[0], heads, f"no more than {hidden}")
         context = self._number(*_CONTEXT, default=0)
-        head = self._number(*_HEAD, default=at_least_one(hidden // heads))
+        head = self._number(*_HEAD, default=hidden // heads)
         intermediate = self._number(*_INTERMEDIATE, default=self._number("expansion_ratio", default=4) * hidden)
         experts = self._experts(intermediate, layers)
         window, windowed = self._window(layers)

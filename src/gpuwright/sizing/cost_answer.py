@@ -233,7 +233,7 @@ def _rented(rent: Rent, asked: Asked) -> Rented:
         "instances": rent.instances,
         "usd_hour": rent.rate,
         "date": rent.day,
-        "age_days": rent.age(asked.today),
+        "age_days": costing.age(rent.day, asked.today),
         "source": _source(rent.row),
         **_way(rent.total(asked.months, asked.share.value), asked),  # type: ignore[typeddict-item]
     }
@@ -247,7 +247,7 @@ def _owned(own: Own, line: list[float], renting: dict[str, list[float]], asked: 
         "price": figure("price", own.price, "USD", "with cables, switches and racks"),
         "parts": [figure(name, found, "USD", text) for name, found, text in parts],
         "date": own.row["date"],
-        "age_days": max((asked.today - costing.day(own.row["date"])).days, 0),
+        "age_days": costing.age(own.row["date"], asked.today),
         "source": _source(own.row),
         "break_even": [_break_even(line, name, theirs, asked) for name, theirs in renting.items()],
         **_way(own.total(asked.months, asked.share.value), asked),  # type: ignore[typeddict-item]
@@ -362,10 +362,10 @@ def _warnings(rented: list[Rent], bought: list[Own], asked: Asked) -> Iterator[d
         yield {"rule": "card", "text": asked.odd}
     if asked.sized is not None:
         yield from asked.sized["warnings"]
-    old = sum(each.age(asked.today) > costing.OLD for each in rented)
+    old = sum(costing.age(each.day, asked.today) > costing.OLD for each in rented)
     if old:
         yield _warn(f"{old} of {len(rented)} prices to rent are older than {costing.OLD} days")
-    aged = sum((asked.today - costing.day(each.row["date"])).days > costing.OLD for each in bought)
+    aged = sum(costing.age(each.row["date"], asked.today) > costing.OLD for each in bought)
     if aged:
         yield _warn(f"{aged} of {len(bought)} prices to buy are older than {costing.OLD} days")
     if not rented:

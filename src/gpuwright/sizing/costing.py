@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from datetime import date
-from functools import lru_cache
+from functools import cache
 from typing import TYPE_CHECKING
 
 from gpuwright.sizing import tables
@@ -97,10 +97,6 @@ class Rent:
         rows = tables.load()["prices"]["interruptions"]
         known = [row for row in rows if row["instance"] == self.row["instance"]]
         return [row for row in known if row["region"] == self.row.get("region")] or known
-
-    def age(self, today: date) -> int:
-        """Days since the price was read."""
-        return max((today - day(self.day)).days, 0)
 
 
 def rents(rows: Iterable[Row], card: str, cards: int) -> list[Rent]:
@@ -290,7 +286,7 @@ class Hourly:
     how: str
 
 
-@lru_cache(maxsize=512)
+@cache
 def hourly(card: str, cards: int) -> Hourly | None:
     """What an hour of so many of a card costs at the least, on demand or owned as long and as busily as usual; None without a price."""
     prices, share = tables.load()["prices"], rate("utilisation_owned").value
@@ -327,6 +323,6 @@ def _product(*ranges: Range) -> Range:
     return Range(low, value, high)
 
 
-def day(text: str) -> date:
-    """The day of a price."""
-    return date.fromisoformat(text)
+def age(day: str, today: date) -> int:
+    """Days since a price was read."""
+    return max((today - date.fromisoformat(day)).days, 0)

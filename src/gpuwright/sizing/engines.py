@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 
 from gpuwright.sizing import formats, tables
 
@@ -58,7 +58,7 @@ class Engine:
     high: float
 
 
-@lru_cache(maxsize=8)
+@cache
 def called(name: str) -> Engine:
     """The engine of a name of :data:`NAMES`."""
     row = next(row for row in tables.load()["assumptions"]["engines"] if row["name"] == name)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from gpuwright.errors import BadInput
 from gpuwright.sizing import architecture, engines, formats, layout, memory, timing
 from gpuwright.sizing.cards import IN_A_MACHINE
-from gpuwright.sizing.units import at_least_one
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -136,7 +135,7 @@ def _laid(wanted: Wanted, number: int) -> Iterator[tuple[Layout, Job, Memory]]:
             if job.batch
             else replace(job, batch=plan.data * job.micro * (4 * plan.pipeline if plan.pipeline > 1 else 1))
         )
-        given = replace(asked, micro=at_least_one(min(asked.micro, asked.batch // plan.data)))
+        given = replace(asked, micro=min(asked.micro, asked.batch // plan.data))
         yield plan, given, memory.training(shape, given, plan)
 
 
@@ -148,7 +147,7 @@ def _for_inference(wanted: Wanted, job: Inference, number: int) -> Iterator[Layo
 def _offloaded(shape: Architecture, job: Inference, plan: Layout, card: Card) -> Inference:
     """The job with as few layers on the host as lets the rest fit with room to spare; with all of them where none does."""
     most = shape.expert_layers or shape.layers
-    for layers in range(most + 1):
+    for layers in range(most):
         held = replace(job, host_layers=layers)
         if memory.fits(memory.inference(shape, held, plan), card.room) == "yes":
             return held
@@ -173,4 +172,4 @@ def nearest(wanted: Wanted, card: Card) -> Found:
 
 def on_one(wanted: Wanted, card: Card) -> Found:
     """The job on one card, whether it fits or not."""
-    return min(tried(replace(wanted, count=1), card, 1), key=lambda each: each.memory.value)
+    return min(tried(wanted, card, 1), key=lambda each: each.memory.value)

@@ -195,13 +195,13 @@ class _Reader:
         """A text: its length, and UTF-8."""
         return self.take(self.number("Q")).decode("utf-8", "replace")
 
-    def value(self, kind: int, depth: int = 0) -> Said:
+    def value(self, kind: int) -> Said:
         """A value of a kind; of a list of texts, and of a long one, its length."""
         if kind in _NUMBERS:
             return self._unpacked(_NUMBERS[kind])
         if kind == _STRING:
             return self.text()
-        if kind != _ARRAY or depth:
+        if kind != _ARRAY:
             raise BadInput(f"{self._path} is broken: its head has a value of type {kind}")
         inner, length = self.number("I"), self.number("Q")
         if inner == _STRING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 from typing import TYPE_CHECKING
 
 from gpuwright.sizing import architecture, config, tables
@@ -39,7 +39,7 @@ def _widths(shape: Architecture) -> float:
     return shape.layers * shape.hidden
 
 
-@lru_cache(maxsize=8)
+@cache
 def _alike(told: float, measure: Callable[[Architecture], float]) -> Range:
     """Of real models of that size, against the typical shape of each; the typical one is among them."""
     found = sorted(measure(real) / measure(architecture.typical(real.name, size)) for real, size in _near(told))

@@ -223,7 +223,7 @@ def _of_tensors(lying: Lying, name: str) -> Architecture:
     queries = found.get((0, "q_proj"))
     if not (keys and queries and up) or _packed(keys) != 1:
         return typical(name, total)
-    hidden, width = keys.shape[1], min(128, keys.shape[0])
+    hidden, width = keys.shape[1], at_least_one(min(128, keys.shape[0]))
     words = next((each.shape[0] for each in lying.tensors if each.name.endswith("embed_tokens.weight")), 0)
     return Architecture(
         name=name,

@@ -11,7 +11,6 @@ from gpuwright import paths
 from gpuwright.errors import BadInput
 from gpuwright.sizing import architecture, config, files, formats, local, names, tables, units
 from gpuwright.sizing.architecture import Architecture, Experts, typical
-from gpuwright.sizing.units import at_least_one
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -157,10 +156,10 @@ def _written(text: str) -> Architecture:
         hidden=hidden,
         heads=heads,
         kv_heads=said.get("kv-heads", heads),
-        head_dim=said.get("head-dim", at_least_one(hidden // heads)),
+        head_dim=said.get("head-dim", hidden // heads),
         intermediate=intermediate,
         vocabulary=said.get("vocab", 32_000),
-        experts=Experts(count, said.get("active-experts", 2), intermediate) if count else None,
+        experts=Experts(count, said.get("active-experts", min(count, 2)), intermediate) if count else None,
         gated=either["gated"],
         tied=either["tied"],
     )

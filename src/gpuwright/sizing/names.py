@@ -222,7 +222,7 @@ def _parted(text: str) -> tuple[str, str, str]:
             assumed = "GGUF files have many formats, and the name says none: q4_k_m is the usual one"
             text = assumed if pattern is _FORMATS[-1][0] else f"the name says {match[0]}"
             return _PACKED.sub("-", pattern.sub("-", name)), format_name, text
-    if _SUFFIX.search(text.strip()) and text.strip().lower().endswith(".gguf"):
+    if text.strip().lower().endswith(".gguf"):
         return name, "q4_k_m", "a GGUF file whose name says no format: q4_k_m is the usual one"
     return name, "", ""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ __all__ = ["Row", "called", "cite", "families", "load", "members", "models", "na
 _FILE = Path(__file__).with_name("sizing.json")
 
 
-@lru_cache(maxsize=1)
+@cache
 def load() -> Row:
     """Every table by its name. Shared: nobody changes it."""
     content: Row = json.loads(_FILE.read_text(encoding="utf-8"))

@@ -221,7 +221,7 @@ def _copies(shape: Architecture, engine: Engine) -> float:
     Once, or where the engine repeats them for each head of queries: read and written as the cache grows, read once more, written and
     read for each of these heads (`torch.cat` and `repeat_kv` of transformers).
     """
-    return 3 + 2 * shape.heads / at_least_one(shape.kv_heads) if engine.repeats else 1.0
+    return 3 + 2 * shape.heads / shape.kv_heads if engine.repeats else 1.0
 
 
 def _started(shape: Architecture, card: Card, engine: Engine) -> float:
@@ -285,11 +285,11 @@ def read_parameters(shape: Architecture, batch: int) -> float:
     experts = shape.experts
     if experts is None:
         return architecture.active(shape)
-    missed = (1 - experts.active / experts.count) ** batch
+    # The first token goes through its own; what that leaves out, each further one misses as often as another.
+    missed = (1 - experts.active / experts.count) ** (batch - 1)
     all_of_them = architecture.parameters(shape) - architecture.embedding(shape)
     few = architecture.active(shape)
-    one = (all_of_them - few) / max(1 - experts.active / experts.count, 1e-9)
-    return few + one * max((1 - missed) - experts.active / experts.count, 0.0)
+    return few + (all_of_them - few) * (1 - missed)
 
 
 def prefill(shape: Architecture, job: Inference, layout: Layout, card: Card, products: float = 0.0) -> Range:

@@ -191,7 +191,7 @@ def _alternating(shape: Architecture, config: Config, name: str) -> Architecture
     into = layers * width * (words + hidden) + width + 2 * (streams - 1) * hidden * hidden
     each = 2 * hidden * (rank + width) + (4 + streams) * hidden + streams**2 + streams**3
     keeping = layers - min(_whole({"num_kv_shared_layers": 15} | config, "num_kv_shared_layers", name), layers - 1)
-    wide = keeping // at_least_one(round(layers / at_least_one(layers - shape.windowed_layers)))
+    wide = keeping // round(layers / at_least_one(layers - shape.windowed_layers))
     without = (layers - keeping) * (2 * hidden * shape.kv_heads + 1) * shape.head_dim
     kept = (
         Kept(keeping - wide, shape.kv_heads, 2 * shape.head_dim, window=shape.window),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from gpuwright import knowledge
@@ -56,7 +58,9 @@ def test_a_memory_that_no_such_card_is_sold_with_counts_and_is_told_as_modified(
     assert (card.memory, card.bandwidth) == (48 * GIB, usual.bandwidth)
     assert "is sold with 24 GB" in found.text
     assert "modified" in found.text
-    assert "is sold with 40 and 80 GB" in called("a100 96gb").text
+    larger = called("a100 96gb")
+    assert larger.text.startswith("A100 SXM4 80GB is sold with 40 and 80 GB")
+    assert larger.cards[0].bandwidth == cards.known()["A100 SXM4 80GB"].bandwidth
 
 
 @pytest.mark.parametrize(
@@ -119,3 +123,28 @@ def test_every_card_that_is_tried_is_known_and_no_laptop() -> None:
     tried = [cards.known()[name] for name in cards.usual()]
     assert len(tried) > 100
     assert all(card.memory >= 12 * GIB and card.kind != "laptop" for card in tried)
+
+
+@pytest.mark.parametrize(
+    ("generation", "transfers", "coded"),
+    [(2, 5, 8 / 10), (3, 8, 128 / 130), (4, 16, 128 / 130), (5, 32, 128 / 130), (6, 64, 236 / 256)],
+)
+def test_a_lane_gives_what_its_generation_transfers(generation: int, transfers: int, coded: float) -> None:
+    """Gigatransfers a second of a bit each, less what they are coded with."""
+    card = cards.Card("any", "Ampere", "geforce", 8 * GIB, 500 * GB, 200, 0, lanes=4, generation=generation)
+    assert card.pcie == pytest.approx(4 * transfers * coded / 8 * GB, rel=0.02)
+
+
+def test_a_slot_that_nobody_knows_is_one_of_the_third_generation_with_sixteen_lanes() -> None:
+    assert cards.known()["Jetson AGX Orin 64GB"].pcie == pytest.approx(16 * 0.985 * GB)
+    assert replace(cards.known()["GeForce RTX 4090"], generation=9).pcie == pytest.approx(16 * 0.985 * GB)
+
+
+def test_a_mixture_with_a_card_of_which_nobody_says_what_it_computes_is_told_by_its_memory_alone() -> None:
+    """It computed at three FLOPs a second."""
+    large, small = cards.known()["GeForce RTX 3090"], cards.known()["GeForce RTX 3060 12GB"]
+    assert cards.mixture([large, replace(small, tflops={})]).tflops == {}
+    # What one of them has no units for it computes in the next wider precision.
+    ada = cards.known()["GeForce RTX 4090"]
+    fp8 = cards.mixture([ada, large]).peak("fp8")
+    assert fp8 == pytest.approx(2 / (1 / ada.peak("fp8") + 1 / large.peak("bf16")))

@@ -325,8 +325,10 @@ def test_an_instance_is_taken_as_often_as_in_its_own_region() -> None:
 
 
 def test_a_price_is_old_by_the_day_that_it_was_read() -> None:
-    assert rent("on demand").age(TODAY) == (TODAY - date(2025, 5, 31)).days == 548 > costing.OLD
-    assert rent("on demand").age(date(2025, 1, 1)) == 0
+    assert costing.age(rent("on demand").day, TODAY) == (TODAY - date(2025, 5, 31)).days == 548 > costing.OLD
+    for today, days in ((TODAY, 548), (date(2025, 1, 1), 0)):
+        found = ask(today=today)
+        assert {row["age_days"] for row in [*found["rent"], *found["own"]]} == {days}
 
 
 def test_whole_instances_are_rented() -> None:
