@@ -90,3 +90,96 @@ def test_dropout_is_a_share_below_one(said: object, dropout: float) -> None:
 )
 def test_layers_with_a_window_keep_no_more_than_it(change: dict[str, Any], kept: int) -> None:
     assert architecture.kept_tokens(config.read({**LLAMA, **change}, "x"), 1000) == kept
+
+
+def test_what_a_configuration_may_leave_out_is_as_wide_as_is_usual() -> None:
+    said = {key: LLAMA[key] for key in LLAMA if key not in ("num_key_value_heads", "intermediate_size")}
+    shape = config.read(said, "x")
+    assert (shape.kv_heads, shape.head_dim, shape.intermediate) == (8, 32, 4 * 256)
+    assert config.read({**said, "expansion_ratio": 3}, "x").intermediate == 3 * 256
+
+
+MIXTURE: dict[str, Any] = {**LLAMA, "model_type": "mixtral", "num_local_experts": 8, "num_experts_per_tok": 2}
+
+
+@pytest.mark.parametrize(
+    ("change", "dense"),
+    [
+        ({}, 0),
+        # The first ones, and no more than there are.
+        ({"first_k_dense_replace": 1}, 1),
+        ({"first_k_dense_replace": 99}, 4),
+        # All but every second or third.
+        ({"decoder_sparse_step": 2}, 2),
+        ({"interleave_moe_layer_step": 3}, 3),
+        ({"mlp_only_layers": [0, 1, 3]}, 3),
+        ({"mlp_layer_types": ["dense", "sparse", "dense", "sparse"]}, 2),
+        ({"mlp_layer_types": ["dense"] * 9}, 4),
+        ({"moe_layer_freq": [0, 1, 1, 1]}, 1),
+    ],
+)
+def test_some_layers_of_a_mixture_have_an_mlp(change: dict[str, Any], dense: int) -> None:
+    experts = config.read({**MIXTURE, **change}, "x").experts
+    assert experts is not None
+    assert experts.dense_layers == dense
+
+
+def test_one_expert_is_an_mlp_and_two_are_a_mixture() -> None:
+    assert config.read({**MIXTURE, "num_local_experts": 1}, "x").experts is None
+    experts = config.read({**MIXTURE, "num_local_experts": 2}, "x").experts
+    assert experts is not None
+    assert (experts.count, experts.active, experts.intermediate, experts.shared) == (2, 2, 704, 0)
+
+
+@pytest.mark.parametrize(
+    ("change", "heads"),
+    [
+        ({}, 1),
+        ({"multi_query": True}, 1),
+        ({"multi_query": False}, 8),
+        ({"new_decoder_architecture": True}, 8),
+        ({"new_decoder_architecture": True, "num_kv_heads": 2}, 2),
+    ],
+)
+def test_a_falcon_has_one_head_of_keys_or_as_many_as_the_newer_ones_say(change: dict[str, Any], heads: int) -> None:
+    falcon = {key: LLAMA[key] for key in LLAMA if key != "num_key_value_heads"} | {"model_type": "falcon"}
+    shape = config.read({**falcon, **change}, "x")
+    assert shape.kv_heads == heads
+    # The older one has one norm for both, the newer two, unless it says one.
+    newer = "new_decoder_architecture" in change
+    assert shape.norms == (2 if newer else 1)
+    assert not newer or config.read({**falcon, **change, "num_ln_in_parallel_attn": 1}, "x").norms == 1
+
+
+@pytest.mark.parametrize(
+    ("config_of", "most", "more"),
+    [
+        (LLAMA, {"vocab_size": 100_000_000}, {"vocab_size": 100_000_001}),
+        (LLAMA, {"num_attention_heads": 256, "num_key_value_heads": 256}, {"num_attention_heads": 257}),
+        (MIXTURE, {"num_experts_per_tok": 8}, {"num_experts_per_tok": 9}),
+        ({**LLAMA, "model_type": "mamba"}, {"state_size": 1_000_000}, {"state_size": 1_000_001}),
+        ({**LLAMA, "model_type": "mamba"}, {"state_size": 1}, {"state_size": 0}),
+        ({**LLAMA, "model_type": "t5"}, {"num_decoder_layers": 1_000_000}, {"num_decoder_layers": 1_000_001}),
+        ({**LLAMA, "model_type": "t5"}, {"num_decoder_layers": 1}, {"num_decoder_layers": -1}),
+    ],
+)
+def test_the_most_that_a_configuration_may_say_is_read_and_one_more_refused(
+    config_of: dict[str, Any], most: dict[str, Any], more: dict[str, Any]
+) -> None:
+    assert config.read({**config_of, **most}, "x").layers >= 4
+    with pytest.raises(BadInput, match="has to be"):
+        config.read({**config_of, **more}, "x")
+
+
+@pytest.mark.parametrize(
+    ("size", "patch", "patches"),
+    [(224, 32, 49), (33, 32, 1), (32, 32, 1), (31, 32, None), (100_000, 50_000, 4), (100_001, 50_000, None)],
+)
+def test_patches_of_an_image_are_counted_where_one_is_within_it(size: int, patch: int, patches: int | None) -> None:
+    """A ViT: three colours and a bias; a vector for each patch and for the whole image, and one more."""
+    vit = {**LLAMA, "model_type": "vit", "image_size": size}
+    # One that is larger than the image is none.
+    without, counted = (
+        architecture.parameters(config.read({**vit, "patch_size": each}, "x")) for each in (size + 1, patch)
+    )
+    assert counted - without == (256 * (3 * patch * patch + 1 + patches + 2) if patches else 0)

@@ -16,6 +16,7 @@ from safetensors.numpy import save_file
 
 from gpuwright.errors import BadInput
 from gpuwright.sizing import architecture, files, headers, local, memory, models, tables
+from gpuwright.sizing.architecture import Experts
 from gpuwright.sizing.layout import Layout
 
 CONFIG: dict[str, Any] = {
@@ -208,10 +209,11 @@ def test_an_adapter_is_counted_on_the_model_that_it_is_for(tmp_path: Path) -> No
     (where / "adapter_config.json").write_text(
         json.dumps({"base_model_name_or_path": str(base), "peft_type": "LORA", "r": 8})
     )
-    own = {"base_model.model.layers.0.self_attn.q_proj.lora_A.weight": np.zeros((8, 256), np.float32)}
+    own = {"base_model.model.layers.0.self_attn.q_proj.lora_A.weight": np.zeros((2048, 256), np.float32)}
     save_file(own, where / "adapter_model.safetensors")
-    assert held(str(where)).of("weights") == pytest.approx(held(str(base)).of("weights") + 8 * 256 * 4, abs=1)
-    assert "an adapter of 0.0 MiB on" in models.named(str(where)).text
+    assert held(str(where)).of("weights") == pytest.approx(held(str(base)).of("weights") + 2048 * 256 * 4, abs=1)
+    assert models.named(str(where)).text == f"an adapter of 2.0 MiB on {base}"
+    assert models.find(str(where)).beside == models.find(str(base)).beside + 2048 * 256
 
 
 @pytest.mark.parametrize(
@@ -245,7 +247,7 @@ def test_a_directory_of_diffusers_has_all_its_parts_counted(tmp_path: Path) -> N
     assert held(str(tmp_path)).of("weights") == 2 * 64 * 64 * 2
     assert held(str(tmp_path)).of("KV cache") == 0
     assert held(str(tmp_path)).of("activations") == 768 * 2 * 1024**2
-    for side, pixels in ((512, 512**2), ("512", 1024**2), (10**6, 1024**2)):
+    for side, pixels in ((512, 512**2), (16_384, 16_384**2), ("512", 1024**2), (16_385, 1024**2), (0, 1024**2)):
         (tmp_path / "vae" / "config.json").write_text(json.dumps({"sample_size": side}))
         assert held(str(tmp_path)).of("activations") == 768 * 2 * pixels
 
@@ -365,9 +367,14 @@ def test_a_model_in_one_part_is_read(tmp_path: Path) -> None:
 
 
 def test_more_parts_than_any_model_has_are_not_looked_for(tmp_path: Path) -> None:
-    write_gguf(tmp_path / "m-00001-of-99999.gguf")
-    with pytest.raises(BadInput, match="no model is in 99999 parts"):
-        models.named(str(tmp_path / "m-00001-of-99999.gguf"))
+    for count, said in (
+        (2048, "lacks a part of the model"),
+        (2049, "no model is in 2049 parts"),
+        (0, "no model is in 0 parts"),
+    ):
+        write_gguf(tmp_path / f"m-00001-of-{count:05}.gguf")
+        with pytest.raises(BadInput, match=said):
+            models.named(str(tmp_path / f"m-00001-of-{count:05}.gguf"))
 
 
 def test_a_directory_of_several_gguf_files_is_asked_for_one(tmp_path: Path) -> None:
@@ -397,6 +404,8 @@ GOOD = {"dtype": "F16", "shape": [4, 4], "data_offsets": [0, 32]}
         (head({}, length=2**63), "is no safetensors file"),
         (head({}, length=1 << 40), "is no safetensors file"),
         (b"\x05\x00\x00\x00\x00\x00\x00\x00hello", "is not JSON"),
+        (b"\x01" + bytes(7) + b"1" + bytes(9), "is no safetensors file"),
+        (head({}, tail=0), "has no weights"),
         (head([]), "is not a JSON object"),
         (head({"a": 3}), "does not say what tensor 'a' is"),
         (head({"a": {**GOOD, "dtype": "Q4_K"}}), "does not say what tensor"),
@@ -407,6 +416,7 @@ GOOD = {"dtype": "F16", "shape": [4, 4], "data_offsets": [0, 32]}
         (head({"a": {**GOOD, "data_offsets": [32, 0]}}), "does not say what tensor"),
         (head({"a": {**GOOD, "data_offsets": [0, 64]}}), "does not say what tensor"),
         (head({"a": GOOD}, tail=16), "is cut off"),
+        (head({"a": GOOD}, tail=31), "is cut off"),
         (head({"a": {"dtype": "F16", "shape": [2**40, 2**40], "data_offsets": [0, 2**81]}}), "is cut off"),
     ],
 )
@@ -440,9 +450,7 @@ def tensor(dimensions: int, shape: tuple[int, ...], kind: int) -> bytes:
     )
 
 
-@pytest.mark.parametrize(
-    ("length", "kept"), [(2, [7, 7]), (headers._KEPT, [7] * headers._KEPT), (headers._KEPT + 1, headers._KEPT + 1)]
-)
+@pytest.mark.parametrize(("length", "kept"), [(2, [7, 7]), (4096, [7] * 4096), (4097, 4097)])
 def test_of_a_long_list_its_length_is_kept(length: int, kept: object, tmp_path: Path) -> None:
     path = tmp_path / "m.gguf"
     path.write_bytes(gguf_head(pair("a", 9, struct.pack("<IQ", 4, length) + struct.pack("<I", 7) * length)))
@@ -503,3 +511,84 @@ def test_a_number_of_a_gguf_file_that_is_none_is_refused(tmp_path: Path) -> None
     write_gguf(tmp_path / "m.gguf", expert_count=2**31)
     with pytest.raises(BadInput, match="expert_count has to be a whole number"):
         models.named(str(tmp_path / "m.gguf"))
+
+
+def test_a_file_that_ends_with_its_tensors_is_whole_and_a_tensor_has_up_to_eight_dimensions(tmp_path: Path) -> None:
+    path = tmp_path / "m.safetensors"
+    path.write_bytes(head({"a": GOOD}, tail=32))
+    assert [each.bytes for each in headers.safetensors(path).tensors] == [32]
+    path.write_bytes(head({"a": {"dtype": "F16", "shape": [1] * 8, "data_offsets": [0, 2]}}, tail=2))
+    assert headers.safetensors(path).tensors[0].shape == (1,) * 8
+    path = tmp_path / "m.gguf"
+    path.write_bytes(gguf_head(tensors=1, tail=tensor(8, (1,) * 8, 0) + bytes(4)))
+    assert headers.gguf(path).tensors[0].shape == (1,) * 8
+
+
+def test_keys_without_a_width_are_one_head(tmp_path: Path) -> None:
+    """A file may say so of a matrix: it was divided by."""
+    names, at, entries = ("self_attn.q_proj", "self_attn.k_proj", "mlp.up_proj"), 0, {}
+    for name, rows in zip(names, (8, 0, 16), strict=True):
+        size = rows * 8 * 2
+        entries[f"model.layers.0.{name}.weight"] = {"dtype": "F16", "shape": [rows, 8], "data_offsets": [at, at + size]}
+        at += size
+    path = tmp_path / "m.safetensors"
+    path.write_bytes(head(entries, tail=at))
+    assert models.find(str(path)).kv_heads == 1
+
+
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [
+        ({}, Experts(8, 1, 512)),
+        (
+            {
+                "expert_used_count": 2,
+                "expert_feed_forward_length": 128,
+                "expert_shared_count": 3,
+                "leading_dense_block_count": 1,
+            },
+            Experts(8, 2, 128, shared=3 * 128, dense_layers=1),
+        ),
+        ({"expert_shared_feed_forward_length": 96}, Experts(8, 1, 512, shared=96)),
+        # No more than there are.
+        ({"expert_used_count": 9, "leading_dense_block_count": 9}, Experts(8, 8, 512, dense_layers=2)),
+    ],
+)
+def test_a_gguf_file_says_its_experts(said: dict[str, Any], found: Experts, tmp_path: Path) -> None:
+    write_gguf(tmp_path / "m.gguf", expert_count=8, **said)
+    assert models.find(str(tmp_path / "m.gguf")).experts == found
+
+
+def test_layers_of_a_gguf_file_that_predict_further_tokens_are_none(tmp_path: Path) -> None:
+    write_gguf(tmp_path / "all.gguf")
+    write_gguf(tmp_path / "m.gguf", nextn_predict_layers=1, attention__key_length=16)
+    every, shape = (models.find(str(tmp_path / name)) for name in ("all.gguf", "m.gguf"))
+    assert (every.layers, every.head_dim, every.vocabulary, every.tied) == (2, 32, 1024, False)
+    assert (shape.layers, shape.head_dim) == (1, 16)
+    assert every.counted - shape.counted == 2 * 256 * 256 + 2 * 64 * 256 + 3 * 512 * 256
+
+
+@pytest.mark.parametrize(
+    ("said", "elements"),
+    [
+        ({}, 128 * 1000 + 128 * 1000),
+        ({"attention.sliding_window": 100}, 128 * 100 + 128 * 100),
+        ({"attention.chunk_size": 100, "attention.sliding_window_pattern": [1, 0]}, 128 * 100 + 128 * 1000),
+        ({"attention.sliding_window": 100, "attention.sliding_window_pattern": 2}, 128 * 100 + 128 * 1000),
+        # A state of ten by sixteen in 32 bits, and the four tokens of its convolution: however long a text is.
+        ({"ssm.inner_size": 10, "ssm.state_size": 16, "ssm.conv_kernel": 4}, 128 * 1000 + 128 * 1000),
+    ],
+)
+def test_blocks_of_a_gguf_file_keep_what_their_window_leaves_and_their_states(
+    said: dict[str, Any], elements: int
+) -> None:
+    head = local._Gguf(
+        files.Lying(Path("x"), said={"general.architecture": "a", **{f"a.{key}": said[key] for key in said}}), "x"
+    )
+
+    def kept(*blocks: tuple[int, bool]) -> float:
+        return sum(each.elements(1000, 1) for each in local._kept(head, list(blocks), 2))
+
+    assert kept((128, False), (128, False)) == elements
+    states = 2 * 10 * (16 + 4) if "ssm.inner_size" in said else 0
+    assert kept((128, False), (128, False), (0, False), (0, False)) == elements + 2 * states

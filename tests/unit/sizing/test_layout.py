@@ -60,6 +60,8 @@ def test_every_layout_has_all_cards_and_stays_within_a_machine() -> None:
             assert pipeline <= SHAPE.layers
             # A pipeline goes with ZeRO-1 at most.
             assert pipeline == 1 or strategy in ("single", "ddp", "zero1")
+    assert max(pipeline for *_rest, pipeline in tried(64)) == SHAPE.layers == 32
+    assert max(tensor for _strategy, _data, tensor, _pipeline in tried(64)) == 8
 
 
 def test_what_data_parallel_cards_share_is_tried_from_nothing_on_and_beside_a_pipeline_up_to_the_optimizer() -> None:
@@ -93,6 +95,8 @@ def test_an_engine_that_lays_whole_layers_on_cards_cuts_none() -> None:
     found = [(each.tensor, each.pipeline) for each in layout.for_inference(SHAPE, 8, by_layers=True)]
     assert found == [(1, 8)]
     assert list(layout.for_inference(SHAPE, 64, by_layers=True)) == []
+    # A layer on each of 32 cards.
+    assert [each.pipeline for each in layout.for_inference(SHAPE, 32, by_layers=True)] == [32]
 
 
 def test_tensor_parallel_stays_within_the_machines_that_are_there() -> None:

@@ -517,3 +517,45 @@ def test_layers_with_experts_and_without_keep_each_their_own() -> None:
     )
     assert none != every == kept(replace(shape, experts=None))
     assert three == pytest.approx((3 * every + 58 * none) / 61, rel=1e-12)
+
+
+def test_cards_that_share_a_layer_share_what_it_keeps_and_the_logits() -> None:
+    shape = models.find("llama-3.1-8b")
+    one, two = (memory.training(shape, memory.Training(), layout) for layout in (Layout(), Layout(tensor=2)))
+    for name in ("activations", "loss"):
+        assert two.of(name) == one.of(name) / 2
+    assert one.of("loss") == 8 * 128_256 * 2048
+
+
+def test_logits_and_buckets_may_not_be_there_at_all_or_be_larger() -> None:
+    held_by = memory.training(models.find("llama-3.1-8b"), memory.Training(), Layout("ddp", 2))
+    parts = {part.name: part for part in held_by.parts}
+    for name, most in (("loss", 1.25), ("reduction", 2)):
+        assert (parts[name].low, parts[name].high) == (0, parts[name].value * most)
+
+
+def test_of_a_shape_that_is_told_by_its_parameters_all_of_them_are_in_the_stages() -> None:
+    """33 layers over three stages; the embedding of 32,000 words comes on top in the first."""
+    shape, layout = models.find("7B"), Layout(pipeline=3)
+    middle, first = (memory.stage_parameters(shape, layout, first=first, last=False) for first in (False, True))
+    assert middle == pytest.approx(7e9 / 3)
+    assert first == pytest.approx(7e9 / 3 + 32_000 * shape.hidden)
+
+
+def kept_of_a_layer(shape: Architecture, **job: Any) -> float:
+    one, two = (memory.activations(shape, memory.Training(**job), layers=layers, last=False) for layers in (1, 2))
+    return two - one
+
+
+def test_a_norm_more_keeps_its_input_and_only_two_have_matrices_behind_them() -> None:
+    """GPT-2, 768 wide in 16 bits: with one norm attention and the MLP have one input."""
+    one, two, four = (kept_of_a_layer(replace(models.find("gpt2"), norms=norms)) for norms in (1, 2, 4))
+    assert two - one == 2 * 768 + 2 * 768
+    assert four - two == 2 * (2 * 768)
+
+
+def test_fused_kernels_keep_one_tensor_of_a_gated_mlp_less_and_no_wide_copies_of_a_norm() -> None:
+    """Llama: of two norms 4 bytes for the wide input and 2 for the result become 2; of an MLP of 14336 the product is not kept."""
+    shape = models.find("llama-3.1-8b")
+    less = kept_of_a_layer(shape) - kept_of_a_layer(shape, fused=True)
+    assert less == 2 * (4 + 2 - 2) * 4096 + 2 * 14_336

@@ -30,6 +30,8 @@ _NAMES = {
     "deepseek-ai/DeepSeek-V3-0324": ("deepseek-v3", "fp8"),
     "openai/gpt-oss-120b": ("gpt-oss-120b", "mxfp4"),
     "gpt-oss:20b": ("gpt-oss-20b", "mxfp4"),
+    # That a repository has GGUF files is no part of the name, where it says no size either.
+    "somebody/gpt2-GGUF:Q4_K_M": ("gpt2", "q4_k_m"),
     "qwen3:8b": ("qwen3-8b", "q4_k_m"),
     "qwen2.5:14b-instruct-q8_0": ("qwen2.5-14b", "q8_0"),
     "ollama.com/library/gemma3:27b-it-qat": ("gemma-3-27b", "q4_k_m"),
@@ -65,6 +67,8 @@ def test_a_name_as_it_stands_elsewhere_is_read_with_its_format(text: str) -> Non
         ("somebody/Llama-3.1-Wizard-13B", None),  # no Llama 3.1 has that size
         ("somebody/Falcon-Wizard-7B", None),  # which Falcon?
         ("somebody/Gemma-3k-4B", None),  # another family
+        ("somebody/Llama-3.1-xy-70B", None),  # so do two letters; three are a word
+        ("somebody/Llama-3.1-xyz-70B", "llama-3.1-70b"),
         ("somebody/Qwen2.5-Speech-7B", None),
     ],
 )
@@ -159,3 +163,31 @@ def test_a_format_is_called_as_the_field_calls_it(text: str, name: str | None) -
             formats.called(text)
     else:
         assert formats.called(text).name == name
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("llama-3.1-8b-GGUF", "GGUF files have many formats, and the name says none: q4_k_m is the usual one"),
+        ("llama-3.1-8b.gguf", "a GGUF file whose name says no format: q4_k_m is the usual one"),
+        ("llama-3.1-8b-GGUF:Q5_K_M", "the name says q5_k_m"),
+        *(
+            (f"llama-3.1-8b-{each}", f"the name says {each}")
+            for each in ("nvfp4", "mxfp4", "fp8", "awq", "bf16", "fp32")
+        ),
+        ("llama3.1:8b", "what Ollama pulls where its tag names no format"),
+        ("gpt-oss-20b", "gpt-oss-20b is published so"),
+        ("llama-3.1-8b", ""),
+    ],
+)
+def test_why_weights_have_their_format_is_said(text: str, why: str) -> None:
+    found = names.read(text)
+    assert found is not None
+    assert found.text == why
+
+
+def test_five_names_are_offered_at_the_most() -> None:
+    with pytest.raises(BadInput) as raised:
+        models.named("qwen2.5-30b")
+    assert len(names.nearest("qwen2.5-30b")) > 5
+    assert [each.startswith("did you mean") for each in raised.value.suggestions].count(True) == 5

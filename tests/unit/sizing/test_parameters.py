@@ -183,3 +183,33 @@ def test_a_name_that_is_nearly_one_is_suggested() -> None:
 def test_a_shape_that_says_little_is_as_wide_as_a_tile_at_least() -> None:
     shape = models.named("layers=2,hidden=8,heads=1").shape
     assert (shape.intermediate, shape.head_dim, shape.kv_heads) == (64, 8, 1)
+
+
+def test_what_a_shape_does_not_say_is_llamas() -> None:
+    """An MLP of 8/3 of the width in tiles of 64, 171 of them; without a gate it is four times as wide; and two experts of a token."""
+    plain = "layers=32,hidden=4096,heads=32"
+    assert models.find(plain).intermediate == 171 * 64
+    assert models.find(f"{plain},gated=no").intermediate == 4 * 4096
+    for said, active in ((4, 2), (2, 2), (1, 1)):
+        experts = models.find(f"{plain},experts={said}").experts
+        assert experts is not None
+        assert (experts.count, experts.active) == (said, active)
+
+
+def test_no_model_has_more_than_ten_thousand_layers() -> None:
+    assert models.find("layers=10000,hidden=64,heads=8").layers == 10_000
+    with pytest.raises(BadInput, match="so many layers"):
+        models.find("layers=10001,hidden=64,heads=8")
+
+
+@pytest.mark.parametrize(("told", "grouped"), [("9.9B", False), ("10B", True), ("70B", True)])
+def test_from_ten_billion_parameters_on_eight_heads_have_keys(told: str, grouped: bool) -> None:
+    shape = models.find(told)
+    assert shape.kv_heads == (8 if grouped else shape.heads)
+    assert shape.heads * shape.head_dim == shape.hidden
+
+
+def test_a_shape_may_have_as_many_heads_as_it_is_wide() -> None:
+    assert models.find("layers=2,hidden=8,heads=8").head_dim == 1
+    with pytest.raises(BadInput, match="9 heads do not fit into a width of 8"):
+        models.find("layers=2,hidden=8,heads=9")

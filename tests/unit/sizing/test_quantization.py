@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
+import gguf
 import pytest
 
 from gpuwright.sizing import architecture, config, formats, models, quantization
@@ -44,6 +46,7 @@ def floats(bits: int, group: int | None, method: str = "compressed-tensors") -> 
         (ints(4, 32), "int4", 4 + 20 / 32),
         (ints(4, 32, symmetric=True), "int4", 4 + 16 / 32),
         (ints(8, None), "int8", 8),
+        (ints(4, None), "int4", 4),
         (floats(8, None), "fp8", 8),
         (floats(4, 16), "nvfp4", 4.5),
         (floats(4, 32), "mxfp4", 4.25),
@@ -67,6 +70,8 @@ def test_the_format_of_each_tool_is_read(said: dict[str, Any], name: str, bits: 
     [
         {"quant_method": "aqlm"},
         {"quant_method": "gptq", "bits": "four"},
+        {"quant_method": "gptq", "bits": 9},
+        {"quant_method": "gptq", "bits": 1},
         {"quant_method": "gptq", "bits": 400},
         {"quant_method": "compressed-tensors"},
         {"quant_method": "compressed-tensors", "config_groups": {"group_0": 3}},
@@ -115,3 +120,79 @@ def test_experts_in_four_bits_beside_eight_are_read() -> None:
     found = quantization.read({**LLAMA, "expert_dtype": "fp4", "quantization_config": {"quant_method": "fp8"}}).weights
     assert found
     assert (found.name, found.others) == ("mxfp4", 8)
+
+
+def test_a_method_that_nobody_knows_is_told_by_its_first_forty_letters() -> None:
+    found = quantization.read({**LLAMA, "quantization_config": {"quant_method": "x" * 41}})
+    assert found.text == f"its configuration says {'x' * 40}, which is not counted: bf16 is taken"
+
+
+# formats ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", formats._BLOCKS)
+def test_a_block_format_has_the_bits_of_its_type_and_less_than_one_more_for_what_is_kept_better(name: str) -> None:
+    """A file mixes types: most of it is the one that its name begins with, as the package of the format has it."""
+    of_type = {"iq2_m": "iq2_s", "iq3_xs": "iq3_xxs", "iq3_m": "iq3_s"}.get(name, re.sub("(?<=_k)_[sml]", "", name))
+    elements, size = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[of_type.upper()]]
+    assert size * 8 / elements <= formats.FORMATS[name].bits < size * 8 / elements + 0.9
+
+
+@pytest.mark.parametrize(
+    ("name", "bits", "whole", "computes"),
+    [
+        ("fp32", 32, True, "tf32"),
+        ("bf16", 16, True, "bf16"),
+        ("fp16", 16, True, "fp16"),
+        ("fp8", 8, False, "fp8"),
+        ("int8", 8, False, "int8"),
+        ("int4", 4.15625, False, "bf16"),  # 16 bits of a scale and 4 of a zero point for 128
+        ("mxfp4", 4.25, False, "bf16"),  # 8 bits for 32
+        ("nvfp4", 4.5, False, "fp4"),  # 8 bits for 16
+        ("q8_0", 8.5008, True, "int8"),
+    ],
+)
+def test_a_format_says_how_much_of_a_model_it_is_and_what_it_computes_in(
+    name: str, bits: float, whole: bool, computes: str
+) -> None:
+    found = formats.FORMATS[name]
+    assert (found.bits, found.whole, found.computes) == (bits, whole, computes)
+    assert found.others == (16 if name == "mxfp4" else 0)
+
+
+def test_only_training_in_32_bits_computes_in_them_and_only_two_schemes_copy_weights_for_a_step() -> None:
+    """torch.autocast has the residual stream in 32 bits, and copies weights to 16; Transformer Engine copies them to 8."""
+    for name, scheme in formats.SCHEMES.items():
+        assert scheme.compute == (4 if name == "fp32" else 2)
+        assert scheme.stream == (4 if name in ("fp32", "amp") else 2)
+        assert scheme.copies == {"amp": 2, "fp8": 1}.get(name, 0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "computes"),
+    [
+        ("f32", "fp32", "tf32"),
+        ("f16", "fp16", "fp16"),
+        ("bf16", "bf16", "bf16"),
+        ("i8", "int8", "int8"),
+        ("i32", "i32", "bf16"),
+        ("f8_e4m3", "fp8", "fp8"),
+        ("q4_k", "q4_k", "int8"),
+    ],
+)
+def test_weights_lie_in_files_as_most_of_them_do(kind: str, name: str, computes: str) -> None:
+    found = formats.lying(kind, 3 * 2**30, 2**30)
+    assert (found.name, found.computes, found.bits, found.whole) == (name, computes, 24, True)
+    assert found.text == "as its files have it, 3.00 GiB"
+
+
+@pytest.mark.parametrize(
+    ("group", "zero", "text"),
+    [
+        (128, True, "4 bits a weight; a scale and a zero point for 128 weights"),
+        (32, False, "4 bits a weight; a scale for 32 weights"),
+        (0, True, "4 bits a weight; a scale and a zero point for a row"),
+    ],
+)
+def test_what_groups_of_weights_share_is_said(group: int, zero: bool, text: str) -> None:
+    assert formats.grouped(4, group, zero=zero).text == text
