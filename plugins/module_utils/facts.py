@@ -784,13 +784,20 @@ class VisibleCards(TypedDict):
     """CUDA_VISIBLE_DEVICES"""
 
 
-class LeadingLibrary(TypedDict):
-    """Library that is loaded before that of a wheel."""
+class _LeadingLibrary(TypedDict):
+    """Library that is loaded before that of a wheel: keys that are always there."""
 
     file: str
     """File that names its directory"""
     path: str
     """Where it is"""
+
+
+class LeadingLibrary(_LeadingLibrary, total=False):
+    """Library that is loaded before that of a wheel."""
+
+    version: str
+    """Its version; absent where its name does not tell"""
 
 
 class ArchiveRecord(TypedDict):
@@ -1092,6 +1099,8 @@ class CdiSpecification(_CdiSpecification, total=False):
     """Device nodes of cards that it hands out"""
     lost: list[str]
     """Nodes and files that it hands out and that are not there; absent where the machine has no node of a card"""
+    hidden: str
+    """It, or its directory, where only root may read that; absent where all may"""
     lost_programs: list[str]
     """Programs that are run at each start of a container and are not there; absent where the machine has no node of a card"""
 

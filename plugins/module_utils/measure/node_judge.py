@@ -119,6 +119,13 @@ def version_match(view: View) -> Check:
         remedy = checks.again("libnvidia-ml.so.1")
         return checks.incomplete("driver.version_match", reason, action="install", remedy=remedy, **rest)
     ok = loaded == user
+    if not ok and view.environment == "container":
+        reason = f"the module of the host is {loaded}, and the libraries in this container are {user}: the image brings a driver of its own"
+        remedy = (
+            "take the driver's packages (libnvidia-compute, nvidia-utils) out of the image, and start the container with the cards "
+            "(--gpus all): the container toolkit hands the host's libraries in"
+        )
+        return checks.failed("driver.version_match", reason=reason, action="configure", remedy=remedy, **rest)
     on_disk = (view.get("kernel.available.nvidia") or {}).get("version")
     old = on_disk is not None and on_disk != user
     next_boot = f", and the next boot loads {on_disk}" if old else ": a reboot is needed"

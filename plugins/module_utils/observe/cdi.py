@@ -93,7 +93,8 @@ def observe(host: Host) -> Cdi:
         if found and nodes:
             _put_lost(host, found, text)
         if found:
-            specifications.append(found)
+            hidden = next((each for each in (os.path.dirname(path), path) if _is_hidden(host, each)), None)
+            specifications.append({**found, "hidden": hidden} if hidden else found)
     return {"specifications": specifications, "unlinked": [path for path in nodes if not _linked(host, path)]}
 
 
@@ -117,6 +118,13 @@ def _put_lost(host: Host, found: CdiSpecification, text: str) -> None:
     )
     found["lost"] = [path for path in [*found["nodes"], *files] if not host.exists(path)][:_MOST_NODES]
     found["lost_programs"] = [path for path in programs if not host.executable(path)][:_MOST_NODES]
+
+
+def _is_hidden(host: Host, path: str) -> bool:
+    """Whether only root may read a file, or look into a directory."""
+    found = host.stat(path)
+    needed = stat.S_IROTH | (stat.S_IXOTH if found and stat.S_ISDIR(found.st_mode) else 0)
+    return found is not None and found.st_mode & needed != needed
 
 
 def _linked(host: Host, path: str) -> bool:

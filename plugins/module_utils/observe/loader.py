@@ -22,8 +22,10 @@ _LINE = re.compile(r"^[ \t]*libcuda\.so\.1 \(([^)]*)\) => (/\S+)[ \t]*$", re.MUL
 #: Where a login of everybody gets its variables from.
 _VARIABLES = ("/etc/environment", "/etc/profile.d/*.sh")
 _SETTING = re.compile(r"""^[ \t]*(?:export[ \t]+)?LD_LIBRARY_PATH=["']?([^\s"';#]+)""", re.MULTILINE)
-#: What frameworks from the Python index have as wheels of their own, and no toolkit of NVIDIA's has in its directory.
-_OF_WHEELS = re.compile(r"lib(?:cudnn|nccl)\.so\.\d{1,3}", re.ASCII)
+#: What frameworks from the Python index have as wheels of their own: cuDNN and NCCL, which no toolkit of NVIDIA's has in its directory, and
+#: nvJitLink, of which an older one lacks what the libraries of a newer CUDA take from it (pytorch/pytorch, issue 134929).
+_OF_WHEELS = re.compile(r"lib(?:cudnn|nccl|nvJitLink)\.so\.\d{1,3}", re.ASCII)
+_FULL_VERSION = re.compile(r"\.so\.(\d{1,4}(?:\.\d{1,6}){1,3})\Z", re.ASCII)
 _PLAIN = re.compile(r"(?:/[\w.+-]{1,100}){1,20}", re.ASCII)
 _LIMIT = 1 << 16
 _MOST = 20
@@ -59,13 +61,19 @@ def _of_variables(host: Host) -> Iterator[str]:
 def leading(host: Host) -> list[LeadingLibrary]:
     """Libraries that wheels bring too, and that every login's LD_LIBRARY_PATH puts before theirs (ld.so(8))."""
     found: Iterator[LeadingLibrary] = (
-        {"file": file, "path": f"{directory}/{name}"}
+        _leading(host, file, f"{directory}/{name}")
         for file, directory in _directories(host, "cuda.leading")
         if _PLAIN.fullmatch(directory)
         for name in host.names(directory, "cuda.leading")
         if _OF_WHEELS.fullmatch(name)
     )
     return list(found)[:_MOST]
+
+
+def _leading(host: Host, file: str, path: str) -> LeadingLibrary:
+    version = _FULL_VERSION.search(host.realpath(path))
+    found: LeadingLibrary = {"file": file, "path": path}
+    return {**found, "version": version[1]} if version else found
 
 
 def libraries(host: Host, arch: str | None) -> list[FoundLibrary]:

@@ -20,7 +20,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
-    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Card, DeviceNode, FoundLibrary
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import (
+        Card,
+        DeviceNode,
+        FoundLibrary,
+        LeadingLibrary,
+    )
 
 #: Where the toolkit of Debian and Ubuntu is; its nvcc is in /usr/bin (github 0xShug0/audio.cpp, pull request 72).
 _PACKAGED_TOOLKIT = "/usr/lib/cuda"
@@ -183,8 +188,8 @@ def judge_visible(view: View) -> Iterator[Check]:
 
 def judge_leading(view: View) -> Iterator[Check]:
     """Frameworks load the libraries of their own wheels, and none that every login has before them (pytorch/pytorch, issue 119989)."""
-    found = view.get("cuda.leading") or ()
-    titles = {"libcudnn": "cuDNN", "libnccl": "NCCL"}
+    found = [each for each in view.get("cuda.leading") or () if _is_in_the_way(each, view)]
+    titles = {"libcudnn": "cuDNN", "libnccl": "NCCL", "libnvJitLink": "nvJitLink"}
     for directory in dict.fromkeys(each["path"].rpartition("/")[0] for each in found):
         there = [each for each in found if each["path"].rpartition("/")[0] == directory]
         names = list(dict.fromkeys(each["path"].rpartition("/")[2] for each in there))
@@ -199,6 +204,19 @@ def judge_leading(view: View) -> Iterator[Check]:
             action="configure",
             remedy=f"take {directory} out of LD_LIBRARY_PATH in {files}, and log in again; start what needs it with it alone",
         )
+
+
+def _is_in_the_way(library: LeadingLibrary, view: View) -> bool:
+    """Whether wheels were made beside another library; a toolkit's nvJitLink is in the way only where it is older than an environment's."""
+    name = library["path"].rpartition("/")[2]
+    if not name.startswith("libnvJitLink.") or "/cuda" not in library["path"]:
+        return True
+    version = library.get("version") or ""
+    beside = [
+        env["packages"].get(f"nvidia-nvjitlink-cu{name.rpartition('.')[2]}")
+        for env in (view.get("environments") or {}).values()
+    ]
+    return bool(version) and any(each and not numeric_version.at_least(version, each) for each in beside)
 
 
 def _names_a_card(place: str, cards: Sequence[Card]) -> bool:

@@ -89,6 +89,16 @@ def test_both_directories_are_looked_into(tmp_path: Path) -> None:
     assert [each["path"] for each in found["specifications"]] == ["/etc/cdi/hand.yaml", "/var/run/cdi/nvidia.yaml"]
 
 
+@pytest.mark.parametrize(("closed", "mode"), [("etc/cdi/nvidia.yaml", 0o600), ("etc/cdi", 0o700)])
+def test_a_specification_that_only_root_may_read_is_told(tmp_path: Path, closed: str, mode: int) -> None:
+    (tmp_path / "etc/cdi").mkdir(parents=True)
+    (tmp_path / "etc/cdi/nvidia.yaml").write_text(YAML)
+    (tmp_path / "etc/cdi/nvidia.yaml").chmod(0o644)
+    assert "hidden" not in cdi.observe(Host(str(tmp_path)))["specifications"][0]
+    (tmp_path / closed).chmod(mode)
+    assert cdi.observe(Host(str(tmp_path)))["specifications"][0]["hidden"] == f"/{closed}"
+
+
 def test_a_node_that_is_handed_out_and_is_not_there_is_lost(tmp_path: Path) -> None:
     (tmp_path / "etc/cdi").mkdir(parents=True)
     (tmp_path / "etc/cdi/nvidia.json").write_text(

@@ -197,6 +197,12 @@ def test_libraries_that_every_login_has_before_those_of_wheels_are_told(tree: Tr
     assert cuda.observe(tree.host())["leading"] == [
         {"file": "/etc/profile.d/b.sh", "path": f"/opt/own/lib/{name}"} for name in ("libcudnn.so.8", "libnccl.so.2")
     ]
+    tree.file("/etc/profile.d/b.sh", "export LD_LIBRARY_PATH=/opt/jit\n")
+    tree.file("/opt/jit/libnvJitLink.so.12.1.105", "")
+    tree.link("/opt/jit/libnvJitLink.so.12", "libnvJitLink.so.12.1.105")
+    assert cuda.observe(tree.host())["leading"] == [
+        {"file": "/etc/profile.d/b.sh", "path": "/opt/jit/libnvJitLink.so.12", "version": "12.1.105"}
+    ]
 
 
 def test_files_that_put_a_toolkit_into_path_are_told(tree: Tree) -> None:

@@ -694,3 +694,22 @@ def test_a_library_before_that_of_the_wheels_is_told_with_the_file_that_puts_it_
     assert check["status"] == "warn"
     assert "cuDNN and NCCL (libcudnn.so.8, libnccl.so.2)" in check["reason"]
     assert "take /opt/own/lib out of LD_LIBRARY_PATH in /etc/profile.d/b.sh" in check["remedy"]
+
+
+@pytest.mark.parametrize(
+    ("path", "version", "told"),
+    [
+        ("/opt/own/lib/libnvJitLink.so.12", "12.1.105", True),
+        ("/usr/local/cuda-12.1/lib64/libnvJitLink.so.12", "12.1.105", True),
+        ("/usr/local/cuda-12.8/lib64/libnvJitLink.so.12", "12.8.93", False),
+        ("/usr/local/cuda-12.1/lib64/libnvJitLink.so.12", None, False),
+        ("/usr/local/cuda-13.0/lib64/libnvJitLink.so.13", "13.0.39", False),
+    ],
+)
+def test_a_toolkits_nvjitlink_is_in_the_way_where_it_is_older_than_that_of_the_wheels(
+    whole: Any, path: str, version: str | None, told: bool
+) -> None:
+    row = {"file": "/etc/environment", "path": path, **({"version": version} if version else {})}
+    environment = {"python": "3.12", "packages": {"nvidia-nvjitlink-cu12": "12.4.127"}, "loader_path": None}
+    checks = found(whole, "cuda.library_path", cuda={"leading": [row]}, environments={"/opt/gpuwright/x": environment})
+    assert [check["status"] for check in checks] == (["warn"] if told else [])

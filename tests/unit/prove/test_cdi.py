@@ -30,6 +30,15 @@ def test_the_cards_of_the_node_pass(facts: Any, by_id: ById) -> None:
     assert judged(facts, by_id, "container.device_links")[0] == "pass"
 
 
+def test_a_specification_that_only_root_may_read_is_none_to_users_podman(facts: Any, by_id: ById) -> None:
+    good = {**facts["containers"]["cdi"]["specifications"][0], "driver": facts["driver"]["loaded_version"]}
+    closed = [{**good, "hidden": "/etc/cdi/nvidia.yaml"}]
+    assert judged(facts, by_id, "container.cdi", specifications=closed)[0] == "pass"
+    facts["containers"]["podman"] = {**(facts["containers"].get("podman") or {}), "version": "5.4.2"}
+    status, reason = judged(facts, by_id, "container.cdi", specifications=closed)
+    assert (status, "only root may read /etc/cdi/nvidia.yaml" in reason) == ("warn", True)
+
+
 def test_other_cards_warn(facts: Any, by_id: ById) -> None:
     gone = {"path": "/etc/cdi/nvidia.yaml", "driver": None, "devices": ["0", "GPU-gone", "all"]}
     status, reason = judged(facts, by_id, "container.cdi", specifications=[gone])

@@ -62,6 +62,15 @@ def test_headers_are_missed_where_the_driver_is_built_from_its_source(
     assert by_id(judge.judge(changed, stack, {"count": 1}))["driver.headers"]["status"] == status
 
 
+def test_libraries_of_another_driver_in_a_container_are_its_images(facts: Any, by_id: ById) -> None:
+    changed = put(put(facts, "driver.user_version", "580.105.08"), "environment.kind", "container")
+    check = by_id(judge.judge(changed))["driver.version_match"]
+    assert check["status"] == "fail"
+    assert "the image brings a driver of its own" in check["reason"]
+    assert "out of the image" in check["remedy"]
+    assert "reboot" not in check["remedy"]
+
+
 @pytest.mark.parametrize(
     ("path", "value", "check_id", "status", "told"),
     [

@@ -261,7 +261,7 @@ def _cdi(view: View, engine: str | None = None) -> Check:
             f"containers get no card by CDI: {twice}",
             "remove one of the two files; nvidia-ctk cdi list shows what is left",
         )
-    told = _without_hook_program(view) or _too_new(view) or _not_looked_at(view)
+    told = _without_hook_program(view) or _too_new(view) or _not_looked_at(view) or _for_root_alone(view)
     if told:
         return _warned(name, *told)
     reason = of_cdi.stale(view.facts)
@@ -291,6 +291,15 @@ def _without_hook_program(view: View) -> tuple[str, str] | None:
                 f"{checks.again(lost[0])}: nvidia-container-toolkit-base has those of NVIDIA; then {_GENERATE}",
             )
     return None
+
+
+def _for_root_alone(view: View) -> tuple[str, str] | None:
+    """That users' Podman does not read a specification, and what helps (containers/podman, issue 17539)."""
+    hidden = [each["hidden"] for each in view.get("containers.cdi.specifications") or () if each.get("hidden")]
+    if not hidden or not view.get("containers.podman.version"):
+        return None
+    reason = f"users' containers get no card by CDI from Podman: only root may read {hidden[0]}"
+    return reason, f"sudo chmod a+rX {hidden[0]}"
 
 
 def _too_new(view: View) -> tuple[str, str] | None:

@@ -9,7 +9,7 @@ the installer.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
@@ -35,6 +35,8 @@ RULE = "frameworks.companions"
 _NOT_TO_HAVE = ("stub", "other", "nothing")
 # The torch in the name of a build: +pt24cu124 (PyG), +cu12torch2.6cxx11abiFALSE (flash-attn and its like).
 _BUILT_FOR = lazy(r"(?:torch|pt)(\d)\.?(\d{1,2})")
+# The CUDA in the name of a build of torch: 2.6.0+cu126.
+_CUDA_BUILD = lazy(r"^torch==\S+\+cu(\d\d)(\d)$")
 # Pythons that a range may mean: what none of them is in has no wheels at all, what the last is in has no end.
 _PYTHONS = [f"3.{minor}" for minor in range(6, 30)]
 
@@ -138,8 +140,9 @@ def faults(name: str, version: str, place: Place, beside: Sequence[Requirement],
             )
             yield Fault(_why(text, row), row, installs=True)
         yield from _lacking(row, place, beside)
+    python = [Requirement(f"python=={place.python}", "python ")] if place.python and place.wheels else []
     for need in _needs(name, version, rules):
-        other = next((each for each in beside if _differ(need.text, each.text)), None)
+        other = next((each for each in (*beside, *python) if _differ(need.text, each.text)), None)
         if other:
             text = _why(f"is for {_words(need.text)}, not for {_there(other)}", need.row)
             yield Fault(text, need.row, need.text, unsaid=need.unsaid)
@@ -172,6 +175,9 @@ def _is_within(text: str, meant: str, spec: str) -> bool:
 
 def bound(name: str, version: str, place: Place, beside: Sequence[Requirement], rules: Rules) -> list[Fault]:
     """Return what is against a release that the table of its own framework does not have: where nothing is, what it goes with."""
+    built = next((build for each in beside if (build := _CUDA_BUILD.search(each.text))), None)
+    if built and not place.cuda:
+        place = replace(place, cuda=f"{built[1]}.{built[2]}")
     found = list(faults(name, version, place, beside, rules))
     return found or [Fault(f"is for {_words(each.text)}", each.row) for each in _needs(name, version, rules)]
 
@@ -201,7 +207,8 @@ def _of_cuda(row: Row, place: Place, rules: Rules) -> Iterator[str]:
     """Yield why a release does not run on the cards, with the CUDA of the framework beside it or with that of the driver."""
     built, driver, support = row.get("cuda"), row.get("driver"), place.support
     if built and place.wheels and place.cards and place.cuda and place.cuda not in built:
-        yield f"has libraries for CUDA {built[0]} to {built[-1]}, and none for {place.cuda}, which the framework beside it has"
+        span = built[0] if len(built) == 1 else f"{built[0]} to {built[-1]}"
+        yield f"has libraries for CUDA {span}, and none for {place.cuda}, which the framework beside it has"
     if driver and support and support.mode(driver, rules) is None:
         there = f"the driver {support.newest}" if support.newest else "the driver there"
         yield f"needs a driver for CUDA {numeric_version.major(driver)}, {there} brings CUDA {support.cuda}"
@@ -339,6 +346,8 @@ def _instead(chosen: Chosen, better: Chosen | None, line: Requirement) -> str:
         known = f" ({card.row['text']})" if card.row.get("text") else ""
         return f"name a release in {line.origin} that has code for the card{known}, take another card, or leave the line out"
     other = next((each.other for each in chosen.faults if each.other), "")
+    if other.startswith(("python>", "python<")):
+        return f"take a Python that it has wheels for ({other.removeprefix('python')})"
     return f"name {other} beside it" if other else "leave the line out, or give it an environment of its own"
 
 
