@@ -445,8 +445,7 @@ def companions(index: Index, tables: Tables, done: Progress) -> list[Facts]:
     }
     pairs: dict[Key, Row] = {}
     for row in tables["companions"]["pairs"]:
-        read = _served_pythons(index, row) if row["other"] == "python" else None
-        releases = read or (None if row.get("unsaid") else _goes_with(index, row, done))
+        releases = None if row.get("unsaid") else _goes_with(index, row, done)
         if releases:
             pairs[row["package"], row["other"]] = {"releases": releases}
     return [
@@ -479,32 +478,6 @@ def _goes_with(index: Index, row: Row, done: Progress) -> dict[str, str] | None:
         if spec:
             found[version] = _as_ours(known[max(known)], spec) or spec
     return {str(version): spec for version, spec in found.items()}
-
-
-# Python 3.8: nodes and what is asked for begin there.
-_OLDEST_PYTHON = 8
-
-
-def _served_pythons(index: Index, row: Row) -> dict[str, str]:
-    """The Pythons that the releases of a row have wheels for: each last one that serves the same. The newest serve those to come too, and
-    where the oldest Python that we serve is among them, older ones are not told.
-    """
-    first = Version(row["from_version"])
-    served: dict[Version, set[int]] = {}
-    for each in index.files(row["package"]):
-        if "x86_64" in each.arches and each.pythons and not (each.yanked or each.version.is_prerelease):
-            minors = {int(python.partition(".")[2]) for python in each.pythons}
-            served.setdefault(each.version, set()).update(minors)
-    found: dict[Version, str] = {}
-    for version in sorted(each for each in served if each >= first):
-        lowest, highest = min(served[version]), max(served[version])
-        spec = f"<3.{highest + 1}" if lowest <= _OLDEST_PYTHON else f">=3.{lowest},<3.{highest + 1}"
-        last = max(found, default=None)
-        if last is not None and found[last] == spec:
-            found.pop(last)
-        found[version] = spec
-    newest = max(found, default=None)
-    return {str(version): spec.partition(",")[0] if version == newest else spec for version, spec in found.items()}
 
 
 def _standing(files: Iterable[File]) -> dict[Version, File]:

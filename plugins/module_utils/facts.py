@@ -416,6 +416,8 @@ class Driver(_Driver, total=False):
     """Device nodes that CUDA opens; absent without a driver"""
     makes_nodes: bool
     """Whether nvidia-modprobe makes device nodes for programs of users, and loads nvidia-uvm; absent without a driver"""
+    keeps_memory: bool
+    """Whether the loaded driver keeps the memory of its cards while the machine sleeps; absent where it does not tell"""
     strays: list[str]
     """Libraries of another build, which an interrupted package manager left and no package has"""
 

@@ -366,6 +366,10 @@ facts:
           description: "Whether nvidia-modprobe makes device nodes for programs of users, and loads nvidia-uvm; absent without a driver."
           returned: where it applies
           type: bool
+        keeps_memory:
+          description: "Whether the loaded driver keeps the memory of its cards while the machine sleeps; absent where it does not tell."
+          returned: where it applies
+          type: bool
         strays:
           description: "Libraries of another build, which an interrupted package manager left and no package has."
           returned: where it applies

@@ -67,7 +67,8 @@ ERRORS: Dict[int, CudaError] = {
         "CUDA_ERROR_NOT_INITIALIZED",
         "the driver could not be initialised",
         "reboot",
-        "read the kernel log for Xid messages and reboot the host",
+        "read the kernel log for Xid messages; with the open modules and a log that tells nothing: a line options nvidia_uvm "
+        "uvm_disable_hmm=1 in /etc/modprobe.d/uvm.conf (NVIDIA/open-gpu-kernel-modules, issue 901); then reboot the host",
     ),
     34: CudaError(
         "CUDA_ERROR_STUB_LIBRARY",

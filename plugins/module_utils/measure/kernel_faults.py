@@ -152,6 +152,8 @@ _PATTERNS: Tuple[Tuple[str, str], ...] = (
     ("module_refused", r"Loading of unsigned module is rejected"),
     ("module_refused", r"Lockdown: \S{1,16}: unsigned module loading is restricted"),
     ("uvm_fatal", r"nvidia-uvm: .{0,200}Encountered a global fatal error"),
+    ("no_room_for_pages", r"nvidia-uvm: .{0,120}request_free_mem_region\(\) err -"),
+    ("slept", r"PM: (?:suspend exit|hibernation: hibernation exit|hibernation exit)"),
     # As it is called after an assertion or a check that failed; the driver's other words of this kind come with an Xid or have a row.
     ("reset_required", r"NVRM: .{0,200}\[NV_ERR_RESET_REQUIRED\]"),
     ("peermem_context", r"nvidia-peermem \S{1,60} ERROR detected invalid context"),
@@ -210,7 +212,7 @@ _OF_MODULE = frozenset(
         *("needs_proprietary_modules", "only_data_centre", "card_firmware", "firmware_stuck", "other_kernel"),
         *("virtual_with_open", "other_firmware", "vbios", "firmware_not_started", "power_cables", "registers_taken"),
         *("no_interrupt", "resized", "two_modules", "module_blocked", "all_passed_through"),
-        *("engine_missing", "module_not_loaded", "symbol_missing", "reset_required"),
+        *("engine_missing", "module_not_loaded", "symbol_missing", "reset_required", "no_room_for_pages", "slept"),
         "gpl_beside_proprietary",
     )
 )

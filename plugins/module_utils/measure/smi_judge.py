@@ -94,6 +94,7 @@ WORKING_POWER_SHARE = 0.25
 # NVIDIA/open-gpu-kernel-modules, issue 1236).
 IMPOSSIBLE_POWER = 3
 _SOFT_HEAT = "sw_thermal_slowdown"
+_SET_CLOCKS = "applications_clocks_setting"
 # Why a card is slower than its work asks for; a power cap in force is none of them, a card at full load meets its own.
 _SLOWED = {_SOFT_HEAT, smi_brake.EITHER, smi_brake.HEAT, smi_brake.BRAKE}
 REPLAYS_LIMIT = 80
@@ -1225,7 +1226,9 @@ def _judge_set_clocks(gpu: Card, expected: Expected) -> List[Check]:
     # A board that tells no limit, as that of a GB10, works by what it says of its use alone.
     limit = gpu["power_limit_w"]
     draws = limit is None or (gpu["power_draw_w"] or 0) >= WORKING_POWER_SHARE * limit
-    busy = draws and gpu["performance_state"] == "P0" and (gpu["utilization_percent"] or 0) >= AT_WORK_PERCENT
+    # A card that says itself that set clocks hold it may be at work in any state.
+    at_work = (draws and gpu["performance_state"] == "P0") or _SET_CLOCKS in (slowed or ())
+    busy = at_work and (gpu["utilization_percent"] or 0) >= AT_WORK_PERCENT
     if (
         expected.get("clocks_set")
         or not busy

@@ -66,6 +66,8 @@ _PROC_VERSION = re.compile(
     r"NVRM version:\s+NVIDIA UNIX (?:(?P<open>Open) Kernel Module for \S+|\S+ Kernel Module)\s+(?P<version>\d+(?:\.\d+)+)"
 )
 
+_KEEPS = re.compile(r"^PreserveVideoMemoryAllocations: (\d)$", re.MULTILINE)
+
 
 def parse_proc_version(text: str) -> tuple[str | None, ModuleKind | None]:
     """Version and kind of modules ("open" or "proprietary") of /proc/driver/nvidia/version; None where it does not tell."""
@@ -73,6 +75,14 @@ def parse_proc_version(text: str) -> tuple[str | None, ModuleKind | None]:
     if not found:
         return None, None
     return found.group("version"), "open" if found.group("open") else "proprietary"
+
+
+def keeps_memory(host: Host) -> bool | None:
+    """Whether the loaded driver keeps the memory of its cards over a sleep of the machine; None where it does not tell (its README, chapter
+    "Configuring Power Management Support").
+    """
+    found = _KEEPS.search(host.read("/proc/driver/nvidia/params", "driver.keeps_memory") or "")
+    return None if found is None else found[1] != "0"
 
 
 def is_driver_package(name: str) -> bool:

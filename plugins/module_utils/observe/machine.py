@@ -277,6 +277,9 @@ def _as_programs_see(host: Host, arch: str | None, owned: Driver) -> None:
         return
     owned["loader"], owned["nodes"] = loader.libraries(host, arch), loader.nodes(host)
     owned["makes_nodes"] = loader.makes_nodes(host)
+    keeps = driver.keeps_memory(host)
+    if keeps is not None:
+        owned["keeps_memory"] = keeps
 
 
 def _initramfs_content(host: Host, kernels: Kernel, bus: Pci, judged: Mapping[str, Seal], *, asked: bool) -> None:

@@ -22,6 +22,7 @@ UNITS = (
     "nvidia-cdi-refresh.path",
     "nvidia-cdi-refresh.service",
     "nvidia-imex.service",
+    "nvidia-powerd.service",
     "prometheus-node-exporter.service",
     "nvidia-dcgm.service",
     "nvidia-dcgm-exporter.service",

@@ -100,6 +100,10 @@ _NO_CARD = {
     "hybrid or discrete graphics there, or 'prime-select on-demand'; lspci -nn | grep 10de shows whether it is back",
     True: "the hypervisor or cloud gives this machine no card: choose a type with one, or pass it through, then power it off and on",
 }
+_TO_COMPILE = (
+    "run it on a node that has cards, of a cluster in a job and not on its login node: libcuda.so.1 comes with the driver there, and the "
+    "libcuda.so among CUDA's stubs is for linkers alone; where no card is meant to be here, nothing"
+)
 _DATABASE = "rpm's database does not answer"
 _REBUILD = "copy /var/lib/rpm, then sudo rpm --rebuilddb; look for a full disk and for errors of it first, which are what damages it"
 _UNFINISHED = re.compile(r"packages left unfinished: (.+)\Z")
@@ -143,9 +147,26 @@ def lacks_its_card(view: View) -> bool:
     return brought and not view.gpus and not view.why_unknown("pci.gpus") and not view.get("seals.nvidia_driver")
 
 
+def only_compiles(view: View) -> bool:
+    """Whether somebody brought CUDA to a machine without a card, such as a login node. Where gpuwright did, it knows why."""
+    foreign = view.get("cuda.toolkits") and not view.get("seals.cuda") and view.environment in ("bare", "vm")
+    return bool(foreign) and not view.gpus and not view.why_unknown("pci.gpus")
+
+
 def _without_cards(view: View) -> Check:
     """That no card is there: a fault only where somebody installed a driver for one."""
     lacking = "there is no NVIDIA GPU on the PCI bus"
+    if only_compiles(view) and not lacks_its_card(view):
+        return checks.failed(
+            "gpu.on_bus",
+            "info",
+            measured=0,
+            reason=hosts.with_others(
+                f"{lacking}, and CUDA is installed: it compiles here, and nothing of it runs", view.facts
+            ),
+            action="none",
+            remedy=_TO_COMPILE,
+        )
     if not lacks_its_card(view):
         return checks.skipped(
             "gpu.on_bus", hosts.with_others(f"{lacking}, and none is expected", view.facts), measured=0

@@ -49,6 +49,7 @@ _UVM_REMEDY = (
 _UNITS = (
     "nvidia-persistenced.service",
     "nvidia-imex.service",
+    "nvidia-powerd.service",
     *(
         unit
         for unit in own_units.UNITS
@@ -64,6 +65,9 @@ _WHY_FAILED = {
     "nvidia-persistenced.service": "where its journal has no user nvidia-persistenced: make it (sudo useradd --system --no-create-home "
     "--shell /usr/sbin/nologin nvidia-persistenced), or take --user out of a unit of your own",
     "nvidia-imex.service": "where its journal tells of its nodes: write their addresses into /etc/nvidia-imex/nodes_config.cfg",
+    # Packages enable it everywhere (github canonical/nvidia-graphics-drivers, pull request 74).
+    "nvidia-powerd.service": "where its journal says that the SBIOS has no support (NVPCF), sudo systemctl disable --now "
+    "nvidia-powerd ends it: it is for laptops that have Dynamic Boost, and no other machine needs it",
 }
 
 

@@ -56,6 +56,10 @@ def outside(facts: Facts) -> list[Check]:
         if trouble:
             rest: checks.Rest = {"action": "install", "remedy": hosts.windows_remedy(facts)}
             result.append(checks.failed("host.windows_driver", "critical", reason=trouble, **rest))
+        elif hosts.without_windows(facts):
+            reason = hosts.without_windows(facts)
+            rest = {"action": "configure", "remedy": hosts.CARDS_FOR_WSL}
+            result.append(checks.failed("host.windows_driver", "critical", reason=reason, **rest))
         elif not hosts.driver_of(facts).get("libcuda"):
             reason = "Windows shows no NVIDIA driver to WSL: /usr/lib/wsl/lib has no libcuda.so.1"
             result.append(checks.skipped("host.windows_driver", reason))

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 IDS = (kernel_log_judge.CHECK, SXID, *kernel_faults_judge.CHECKS)
 
 _NOT_SUPPORTED = "card_not_supported"
+_SLEPT = "slept"
 _VIRTUAL = "it is a virtual card (vGPU), which the guest driver of NVIDIA's vGPU software supports alone"
 
 __all__ = ["IDS", "MOST_CHECKS", "judge", "numbers"]
@@ -40,11 +41,19 @@ def judge(answer: Answer, rules: Rules, facts: Facts | None = None) -> list[Chec
     """Every check of the kernel log: the numbers of cards and NVSwitches, the other faults, and the earlier boots. ``facts``: what is known
     of the machine beside it.
     """
-    found = _judge(answer, rules)
+    found = _judge(_without_sleep(answer, facts), rules)
     if facts is None:
         return found
     found = judge_hosts.of_guest(facts, found)
     return [_of_virtual_card(check, rules) for check in found] if hosts.from_facts(facts).vgpu else found
+
+
+def _without_sleep(answer: Answer, facts: Facts | None) -> Answer:
+    """The answer without what tells of a sleep, where the driver is not known to lose the memory of its cards in it."""
+    driver = hosts.driver_of(facts) if facts is not None else None
+    if driver and driver.get("keeps_memory") is False:
+        return answer
+    return {**answer, "faults": [fault for fault in answer["faults"] if fault["name"] != _SLEPT]}
 
 
 def _of_virtual_card(check: Check, rules: Rules) -> Check:

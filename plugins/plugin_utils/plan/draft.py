@@ -293,6 +293,8 @@ def _ended_by_cards(facts: Facts, wish: Wish, request: Request) -> Plan | None:
         if request.verb == "doctor" and judge.lacks_its_card(View(facts)):
             return document.without_their_card(facts, wish, request)
         if _computes_nothing(facts, wish, request) and not parts.without_cards(wish):
+            if request.verb == "doctor" and (judge.only_compiles(View(facts)) or hosts.without_windows(facts)):
+                return document.without_their_card(facts, wish, request)
             return document.skipped(facts, request)
     return None
 

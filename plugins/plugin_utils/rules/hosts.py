@@ -39,6 +39,11 @@ WINDOWS_DRIVER = (
     "install or update NVIDIA's driver in Windows, and see that its driver model is WDDM, not TCC (nvidia-smi, and "
     "nvidia-smi -dm 0, there); then run 'wsl --shutdown' there; no driver is installed inside WSL"
 )
+#: Windows gives its cards to WSL 2, from these on (NVIDIA's guide, "CUDA on WSL").
+CARDS_FOR_WSL = (
+    "in Windows: be on 11, or on 10 from 21H2 on, install NVIDIA's driver, run 'wsl --update' and 'wsl --shutdown', and see by 'wsl -l -v' "
+    "that the distribution is of version 2 ('wsl --set-version NAME 2'); no driver is installed inside WSL"
+)
 _OWN_KERNEL = (
     "take kernel= out of .wslconfig in Windows, which brings Microsoft's kernel back, and run 'wsl --shutdown'; else "
 )
@@ -188,6 +193,17 @@ def windows_trouble(facts: Facts) -> str | None:
     return (
         f"Windows has an NVIDIA driver, and {program} cannot see its cards: {error}{'' if _is_of_wsl(facts) else other}"
     )
+
+
+def without_windows(facts: Facts) -> str | None:
+    """Why WSL has no card although somebody wants one there; None where it has the driver of Windows, or nobody is seen to want it."""
+    if kind_of(facts) != "wsl" or driver_of(facts).get("libcuda"):
+        return None
+    if from_facts(facts).wsl == 1:
+        return "this is WSL 1, which has no kernel of its own and reaches no card"
+    if not _part(facts, "cuda").get("toolkits"):
+        return None
+    return "CUDA is installed, and Windows shows WSL no NVIDIA driver: /usr/lib/wsl/lib has no libcuda.so.1"
 
 
 def windows_remedy(facts: Facts) -> str:

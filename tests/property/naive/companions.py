@@ -125,7 +125,7 @@ def _told(name: str, version: str, beside: Sequence[Requirement], machine: Any, 
         if "glibc" in row and machine.glibc and below(machine.glibc, row["glibc"]):
             yield f"is for glibc {row['glibc']}"
     for need in _needs(name, version, told=True):
-        yield from _clash(need, [*beside, Requirement(f"python=={python}")])
+        yield from _clash(need, beside)
 
 
 def _untold(name: str, version: str, beside: Sequence[Requirement], machine: Any, stack: Stack) -> Iterator[str]:

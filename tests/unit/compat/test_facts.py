@@ -273,19 +273,3 @@ def test_every_release_of_a_partner_is_read_that_stands_since_the_first_torch(sh
     ours = [{"version": "2.1.0", "torchvision": None, "torchaudio": "2.1.0"}]
     found = read(shelf, compat_facts.pytorch, pytorch={"releases": ours})["partner_releases"]
     assert found["torchaudio",] == {"releases": ["2.1.0", "2.11.0", "2.11.1"]}
-
-
-def test_the_pythons_of_wheels_are_told_by_the_last_release_that_serves_them_and_the_newest_has_no_end(
-    shelf: Shelf,
-) -> None:
-    for version, pythons in (
-        ("0.9", ("cp311",)),
-        ("1.0", ("cp38", "cp39")),
-        ("1.1", ("cp38", "cp39")),
-        ("1.2", ("cp310", "cp311")),
-        ("1.3", ("cp311", "cp312")),
-    ):
-        shelf.put("numpy", version, *pythons)
-    pair = {"package": "numpy", "other": "python", "from_version": "1.0", "releases": {"1.0": "<3.9"}}
-    found = read(shelf, compat_facts.companions, companions={"packages": [], "pairs": [pair]})["pairs"]
-    assert found == {("numpy", "python"): {"releases": {"1.1": "<3.10", "1.2": ">=3.10,<3.12", "1.3": ">=3.11"}}}

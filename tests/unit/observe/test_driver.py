@@ -180,3 +180,20 @@ def test_where_nobody_says_whose_it_is_it_stays(tree: Tree) -> None:
 def test_a_driver_of_a_file_has_none(tree: Tree) -> None:
     cut_off(tree).packages({"openssl": "3.5"})
     assert strays(tree) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "keeps"),
+    [
+        ('ModifyDeviceFiles: 1\nPreserveVideoMemoryAllocations: 0\nTemporaryFilePath: ""\n', False),
+        ("PreserveVideoMemoryAllocations: 1\n", True),
+        ("ModifyDeviceFiles: 1\n", None),
+        (None, None),
+    ],
+)
+def test_a_driver_tells_whether_it_keeps_the_memory_of_cards_that_sleep(
+    tree: Tree, text: str | None, keeps: bool | None
+) -> None:
+    if text is not None:
+        tree.file("/proc/driver/nvidia/params", text)
+    assert driver.keeps_memory(tree.host()) is keeps

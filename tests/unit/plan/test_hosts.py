@@ -105,6 +105,10 @@ def test_a_windows_without_nvidia_is_a_machine_without_one() -> None:
     facts["smi"] = None
     assert plan(facts, want("cuda"))["skipped"]
     assert check(facts, "host.windows_driver")["status"] == "skip"
+    # Who has CUDA there wants its cards.
+    facts["cuda"]["toolkits"] = [{"version": "11.3", "path": "/usr/local/cuda-11.3"}]
+    failed = check(facts, "host.windows_driver")
+    assert (failed["status"], "wsl --update" in failed["remedy"]) == ("fail", True)
 
 
 def test_a_driver_for_linux_inside_wsl_is_found_with_its_names() -> None:

@@ -415,6 +415,27 @@ def test_clocks_that_somebody_set_are_told_of_a_card_at_work(
 
 
 @pytest.mark.parametrize(
+    ("state", "use", "throttle", "status"),
+    [
+        ("P8", 99, ["applications_clocks_setting"], "warn"),
+        ("P2", 99, ["applications_clocks_setting"], "warn"),
+        ("P8", 40, ["applications_clocks_setting"], None),
+        ("P8", 99, [], None),  # it was asked while it woke up
+        ("P8", 99, ["applications_clocks_setting", "sw_power_cap"], None),
+    ],
+)
+def test_a_card_that_says_that_set_clocks_hold_it_is_told_in_any_state(
+    facts: Any, state: str, use: int, throttle: Any, status: str | None
+) -> None:
+    (card,) = facts["smi"]["data"]["gpus"]
+    works: Any = {**card, "performance_state": state, "utilization_percent": use, "throttle": throttle}
+    works |= {"power_draw_w": 40, "power_limit_w": 700}
+    works["clocks"] = {**card["clocks"], "sm_mhz": 324, "sm_max_mhz": 1_980}
+    told = [check["status"] for check in found(facts, "gpu.clocks", smi={"data": {"gpus": [works]}})]
+    assert told == ([status] if status else [])
+
+
+@pytest.mark.parametrize(
     ("now", "usual", "told"),
     [
         ((1_095, 2_619), (1_980, 2_619), "1095 of 1980 MHz (multiprocessors)"),

@@ -640,6 +640,10 @@ FAULTS: list[tuple[str, str, str, str, str]] = [
         "Internal error: Oops: 96000004 [#1] SMP\npc : nouveau_bo_move_ntfy+0x20/0x80 [nouveau]",
         *("kernel.oops", "critical", "reboot", "of nouveau"),
     ),
+    (
+        "nvidia-uvm: uvm_pmm_gpu.c:3176 devmem_alloc_pagemap[pid:92821] request_free_mem_region() err -34",
+        *("kernel.module", "critical", "configure", "CUDA does not start"),
+    ),
     ("Missing ENDBR: init_module+0x0/0x10 [nvidia]", "kernel.oops", "critical", "configure", "(ENDBR)"),
     (
         "traps: Missing ENDBR: _nv012345rm+0x0/0x90 [nvidia_modeset]",

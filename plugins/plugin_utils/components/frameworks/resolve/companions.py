@@ -140,9 +140,8 @@ def faults(name: str, version: str, place: Place, beside: Sequence[Requirement],
             )
             yield Fault(_why(text, row), row, installs=True)
         yield from _lacking(row, place, beside)
-    python = [Requirement(f"python=={place.python}", "python ")] if place.python and place.wheels else []
     for need in _needs(name, version, rules):
-        other = next((each for each in (*beside, *python) if _differ(need.text, each.text)), None)
+        other = next((each for each in beside if _differ(need.text, each.text)), None)
         if other:
             text = _why(f"is for {_words(need.text)}, not for {_there(other)}", need.row)
             yield Fault(text, need.row, need.text, unsaid=need.unsaid)
@@ -346,8 +345,6 @@ def _instead(chosen: Chosen, better: Chosen | None, line: Requirement) -> str:
         known = f" ({card.row['text']})" if card.row.get("text") else ""
         return f"name a release in {line.origin} that has code for the card{known}, take another card, or leave the line out"
     other = next((each.other for each in chosen.faults if each.other), "")
-    if other.startswith(("python>", "python<")):
-        return f"take a Python that it has wheels for ({other.removeprefix('python')})"
     return f"name {other} beside it" if other else "leave the line out, or give it an environment of its own"
 
 
