@@ -94,12 +94,13 @@ quick: venv ## the unit tests that take no time, on this Python only; for while 
 	@$(BIN)/pytest -q -m "not slow and not sim" tests/unit
 
 .PHONY: rules
-rules: venv ## write what is generated: what follows from the components, rules.json, roles.json, types, units, docs/matrix.md, docs/facts.md, alerts, dashboards, pictures
+rules: venv ## write what is generated: what follows from the components, rules.json, roles.json, types, schemas, units, docs/matrix.md, docs/facts.md, alerts, dashboards, pictures
 	@$(BIN)/python tools/build_components.py
 	@$(BIN)/python tools/build_rules.py
 	@$(BIN)/python tools/build_matrix.py
 	@$(BIN)/python tools/build_roles.py
 	@$(BIN)/python tools/build_types.py
+	@$(BIN)/python tools/build_schemas.py
 	@$(BIN)/python tools/build_units.py
 	@$(BIN)/python tools/build_pictures.py
 	@$(BIN)/python tools/build_monitoring.py

@@ -14,15 +14,19 @@ from ansible.utils.display import Display
 
 from ansible_collections.gpuwright.node.plugins.plugin_utils import report
 from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.node_action import without_facts
-from ansible_collections.gpuwright.node.plugins.plugin_utils.model import local_path
+from ansible_collections.gpuwright.node.plugins.plugin_utils.model import definition, local_path
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import BadInput
+from ansible_collections.gpuwright.node.plugins.plugin_utils.model.report import Record
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.request import APPLYING
 from ansible_collections.gpuwright.node.plugins.plugin_utils.report import fleet, run_directory
-from ansible_collections.gpuwright.node.plugins.plugin_utils.report.model import EMPTY as FIELDS
 from ansible_collections.gpuwright.node.plugins.plugin_utils.wish import settings
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.node_action import Result, Variables
+
+
+#: What may be said of a host: all of its record but what is told of one that stays as it is.
+FIELDS = tuple(key for key, said in definition.keys(Record).items() if said.required and key != "host")
 
 
 class ActionModule(ActionBase):
@@ -31,9 +35,7 @@ class ActionModule(ActionBase):
     TRANSFERS_FILES = False
     _requires_connection = False
     _supports_check_mode = True
-    _VALID_ARGS = frozenset(
-        ("state", "run_dir", "verb", "record", "unreachable", "failed", "not_reached", *FIELDS, "verdict")
-    )
+    _VALID_ARGS = frozenset(("state", "run_dir", "verb", "record", "unreachable", "failed", "not_reached", *FIELDS))
 
     def run(self, tmp: str | None = None, task_vars: Variables | None = None) -> Result:
         """Do what ``state`` says; nothing of it is a change of the host."""
@@ -95,7 +97,7 @@ class ActionModule(ActionBase):
         given = arguments.get("record") or {}
         if not isinstance(given, dict):
             raise AnsibleActionFail("report: record must be a dictionary")
-        values = {**given, **{key: arguments[key] for key in (*FIELDS, "verdict") if arguments.get(key) is not None}}
+        values = {**given, **{key: arguments[key] for key in FIELDS if arguments.get(key) is not None}}
         record = report.write_host(self._run_dir(arguments, variables), host, values)
         return {"verdict": record["verdict"], "host": host}
 

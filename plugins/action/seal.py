@@ -154,8 +154,8 @@ class ActionModule(NodeAction):
     def _prove(self, look: NodeSession) -> Result:
         arguments = self._task.args
         failure = _failure(arguments)
-        returned = arguments.get("returned") or None
-        back = returned is not None and not returned["failure"]
+        way_back = arguments.get("returned") or None
+        back = way_back is not None and not way_back["failure"]
         plan = cast("Plan | None", look.saved("sealed") if back or failure is None else None) or self._plan(look)
         if look.verb == "validate":  # the rest of its plan is what `up` would do
             plan["changes"] = [change for change in plan["changes"] if change["component"] == "validate"]
@@ -166,8 +166,11 @@ class ActionModule(NodeAction):
         if pending and failure is None:
             after = resume.of(plan, look.run | self.variables(look.task_vars, resume.VARIABLES))
             record["left"], record["resume"], record["rescue"] = after["left"], after["resume"], after["rescue"]
-        if returned:
-            record["returned"] = cast("Returned", returned | {"verdict": checking.verdict(checks) if back else "fail"})
+        if way_back:
+            record["returned"] = cast("Returned", way_back | {"verdict": checking.verdict(checks) if back else "fail"})
+        elif look.verb == "rollback" and record["changed"]:
+            # The plan after the work has nothing left to go back to.
+            record["returned"] = records.returned(self._plan(look), verdict, failure)
         if failure is None or back:
             facts = look.facts()
             record["gpus"] = document.cards(facts)
@@ -176,7 +179,7 @@ class ActionModule(NodeAction):
             owner = {"owner": arguments["owner"]} if arguments.get("owner") else {}
             look.keep({"state": "proven", "proof": _proof(plan, checking.verdict(checks), checks, facts), **owner})
         look.save("hosts", record)
-        if failure is not None and not returned:
+        if failure is not None and not way_back:
             self._seal_done(look, plan, failure["component"] or "")
         if arguments.get("owner"):
             released = {"state": "released", "owner": arguments["owner"], "failed": failure is not None}

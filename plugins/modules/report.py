@@ -53,9 +53,30 @@ options:
   reboot:
     description: Whether the host still has to be rebooted.
     type: bool
+  left:
+    description: Components that wait for that reboot, each with its C(component) and C(reason).
+    type: list
+    elements: dict
+  resume:
+    description: Whether the machine goes on by itself after it, with C(prepared), C(why_not), C(unit) and C(report).
+    type: dict
+  rescue:
+    description: What helps if a screen stays black after it.
+    type: list
+    elements: str
   failure:
     description: What failed, with C(task), C(message) and C(component).
     type: dict
+  returned:
+    description: To what the host was rolled back, with C(version), C(failure), C(verdict) and C(environments).
+    type: dict
+  error:
+    description: Why the wish for the host cannot be understood.
+    type: str
+  suggestions:
+    description: What may have been meant instead.
+    type: list
+    elements: str
   simulated:
     description: Whether the host is a simulated one.
     type: bool

@@ -92,6 +92,16 @@ def samples(run_dir: Path) -> dict[str, dict[str, object]]:
     return {host: record for host, record, _ in _read_all(run_dir / "samples")}
 
 
+def rollback(record: Record) -> str | None:
+    """What became of a rollback, as every report says it; None where there was none."""
+    if not record.get("returned"):
+        return None
+    paths.make_collection_importable()
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.report import records
+
+    return records.rollback(record)
+
+
 def downloaded(run_dir: Path, host: str) -> Downloaded | None:
     """How far a host is with what it downloads now; None where it downloads nothing, or nobody knows."""
     folder = run_dir / "progress"

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
     from ansible_collections.gpuwright.node.plugins.plugin_utils.model.plan import Change, Plan
-    from ansible_collections.gpuwright.node.plugins.plugin_utils.model.report import Record, Returned
+    from ansible_collections.gpuwright.node.plugins.plugin_utils.model.report import Record
     from ansible_collections.gpuwright.node.plugins.plugin_utils.model.stack import Refusal, RulesAge, Why
 
     Document = TypeVar("Document", Plan, Record)
@@ -298,7 +298,9 @@ def _result(hosts: Sequence[str], record: Record) -> None:
         console.out(console.paragraph(f"failed: {where + ': ' if where else ''}{str(failure.get('message')).strip()}"))
         for line in str(failure.get("output") or "").splitlines():
             console.out(f"    | {console.clean(line)}")
-    _returned(record.get("returned"))
+    rollback = records.rollback(record)
+    if rollback:
+        console.out(console.paragraph(rollback))
     for sentence in _moved(record):
         console.out(console.paragraph(sentence))
     conflicts(refused)
@@ -341,17 +343,6 @@ def _rescue(record: Plan | Record) -> None:
         console.out("  if the screen stays black after the boot:")
     for line in lines:
         console.out(console.paragraph(str(line), bullet="- "))
-
-
-def _returned(returned: Returned | None) -> None:
-    """What became of a node whose new driver failed."""
-    if not returned:
-        return
-    if returned["failure"]:
-        text = f"the way back to driver {returned['version'] or 'before'} failed too: {returned['failure']}"
-    else:
-        text = f"returned to driver {returned['version']}: {returned['verdict']}"
-    console.out(console.paragraph(text))
 
 
 def _after(record: Record) -> str:

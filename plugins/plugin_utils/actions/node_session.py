@@ -113,10 +113,12 @@ class NodeSession:
         arguments["environments"] = self._environments()
         if self.user:
             arguments["user"] = True
-        if self._images:
+        # What an engine has of images matters to a wish for some alone, and so with ports and the rules of the firewall.
+        wish = self._looked_for.with_roles(only)
+        if wish.images:
             arguments["images"] = True
-        arguments |= self._listens(only)
-        if (self.verb == "remove" and not self.user) or self._opens_firewall(only):
+        arguments |= wish.listens
+        if (self.verb == "remove" and not self.user) or wish.opens_firewall:
             arguments["firewall"] = True
         if records or self.verb in WITH_HISTORY:
             arguments["history"] = True
@@ -136,33 +138,8 @@ class NodeSession:
         return [f"{str(path).rstrip('/')}/{name}" for name in (*FRAMEWORKS, *self._named())] if path else []
 
     def _named(self) -> list[str]:
-        """The names of environments in the wish; none where that is wrong, which is told where it is planned."""
-        try:
-            return sorted({each.environment for each in self._asked.frameworks if each.environment})
-        except BadInput:
-            return []
-
-    @property
-    def _images(self) -> bool:
-        """Whether the wish names images of containers: what an engine has of them matters to nobody else."""
-        try:
-            return self._asked.images
-        except BadInput:
-            return False
-
-    def _listens(self, only: Sequence[str]) -> dict[str, object]:
-        """What the wish lets listen: its ports are looked at. Nothing where it is wrong, which is told where it is planned."""
-        try:
-            return self._asked.with_roles(only).listens
-        except BadInput:
-            return {}
-
-    def _opens_firewall(self, only: Sequence[str]) -> bool:
-        """Whether the wish opens the machine's firewall: its rules matter to nobody else."""
-        try:
-            return self._asked.with_roles(only).opens_firewall
-        except BadInput:
-            return False
+        """The names of environments in the wish."""
+        return sorted({each.environment for each in self._looked_for.frameworks if each.environment})
 
     def draft(
         self,
@@ -346,10 +323,25 @@ class NodeSession:
         return {name: self.action.variables(values, FLEET_VARIABLES) for name, values in hosts.items()}
 
     @cached_property
+    def _written(self) -> Wish | BadInput:
+        """The wish as it was written down, or as the lock has it; or what is wrong with it. It is read once."""
+        try:
+            variables = self.action.variables(self.task_vars, WISH_VARIABLES)
+            return Wish.from_variables(variables) if self._lock is None else lock.as_wish(self._lock, variables)
+        except BadInput as error:
+            return error
+
+    @property
     def _asked(self) -> Wish:
-        """The wish as it was written down, or as the lock has it. Raises BadInput."""
-        variables = self.action.variables(self.task_vars, WISH_VARIABLES)
-        return Wish.from_variables(variables) if self._lock is None else lock.as_wish(self._lock, variables)
+        """The wish. Raises BadInput."""
+        if isinstance(self._written, BadInput):
+            raise self._written
+        return self._written
+
+    @property
+    def _looked_for(self) -> Wish:
+        """The wish that a look goes by: one for nothing where it is wrong, which is told where it is planned."""
+        return Wish() if isinstance(self._written, BadInput) else self._written
 
     def _refused(self, facts: Facts) -> list[Refusal]:
         """What a user without root cannot have, or that it is no user."""

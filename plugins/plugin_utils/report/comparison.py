@@ -113,8 +113,7 @@ def _of_check(record: Record, check: Check, models: Mapping[str, str], like: str
 
 def _disk_class(record: Record, check: Check) -> str | None:
     """The class of the disk that fio measured, or what its checks are held against, which is the same for a class."""
-    measured = record.get("measurements")
-    name = measured.get("disk_class") if isinstance(measured, Mapping) else None
+    name = record["measurements"].get("disk_class")
     if isinstance(name, str) and name:
         return f"disk of class {name}"
     expected = check["expected"]

@@ -13,14 +13,14 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, cast
 
 import jinja2
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
 
 from ..resolver.parts import PARTS
-from . import loads
+from . import loads, records
 from .drawing import number, percent
 
 if TYPE_CHECKING:
@@ -80,6 +80,7 @@ class Host(TypedDict):
     skipped: list[dict[str, object]]
     facts: list[str]
     failure: dict[str, str] | None
+    rollback: str | None
     refusals: list[dict[str, str]]
     changes: list[Change]
     warnings: list[dict[str, str]]
@@ -119,9 +120,9 @@ def _template() -> jinja2.Template:
 
 def page_of(report: Report) -> dict[str, object]:
     """Everything the template shows."""
-    records = report["hosts"].values()
+    found = report["hosts"].values()
     hosts = sorted(
-        (_host(record) for record in records if not record.get("whole")), key=lambda host: (host["rank"], host["name"])
+        (_host(record) for record in found if not record.get("whole")), key=lambda host: (host["rank"], host["name"])
     )
     for place, host in enumerate(hosts):
         host["anchor"] = f"h{place}"
@@ -136,7 +137,7 @@ def page_of(report: Report) -> dict[str, object]:
         "tiles": _tiles(report),
         "groups": groups,
         "hosts": hosts,
-        "staying": [_staying(record) for record in records if record.get("whole")],
+        "staying": [_staying(record) for record in found if record.get("whole")],
         "lost": sorted(report["unreachable"].items()),
         "waiting": report["not_reached"],
         "most_loaded": MOST_LOADED,
@@ -144,7 +145,7 @@ def page_of(report: Report) -> dict[str, object]:
 
 
 def _tiles(report: Report) -> list[dict[str, object]]:
-    counts = report["counts"]
+    counts = cast("Mapping[str, int]", report["counts"])
     kinds = {"unreachable": "fail", "not_reached": "incomplete"}
     shown = ("fail", "unreachable", "incomplete", "not_reached", "pass", "skip")
     return [{"count": counts[key], "word": WORDS[key], "kind": kinds.get(key, key)} for key in shown if counts[key]]
@@ -179,6 +180,7 @@ def _host(record: Record) -> Host:
         "skipped": _skipped(found),
         "facts": _facts(record),
         "failure": _failure(record["failure"]),
+        "rollback": records.rollback(record),
         "refusals": [_entry(entry) for entry in [*record["refusals"], *record["conflicts"]]],
         "changes": record["changes"],
         "warnings": [_entry(entry) for entry in record["warnings"]],

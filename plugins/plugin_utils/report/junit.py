@@ -10,6 +10,8 @@ import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from . import records
+
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
 
@@ -43,6 +45,7 @@ def _suite(root: ET.Element, host: str, record: Record, report: Report) -> None:
     _checks(suite, host, record)
     if record["failure"]:
         _problem(_case(suite, host, "run.failed"), "failure", record["failure"]["message"], None)
+    _rollback(suite, host, record)
     rows: dict[str, Sequence[object]] = {"refusals": record["refusals"], "conflicts": record["conflicts"]}
     for kind, entries in rows.items():
         for entry in entries:
@@ -57,6 +60,20 @@ def _suite(root: ET.Element, host: str, record: Record, report: Report) -> None:
         elif record["verdict"] != "pass":
             _problem(case, "error", f"the verdict is {record['verdict']} without a check", None)
     _count(suite)
+
+
+def _rollback(suite: ET.Element, host: str, record: Record) -> None:
+    """A case for a rollback: what it led to is there, or it failed."""
+    told = records.rollback(record)
+    if not told:
+        return
+    case, back = _case(suite, host, "run.rollback"), record["returned"]
+    if back and back["failure"]:
+        _problem(case, "failure", told, None)
+    elif back and back["verdict"] != "pass":
+        _problem(case, "error", told, None)
+    else:
+        ET.SubElement(case, "system-out").text = _clean(told)
 
 
 def _checks(suite: ET.Element, host: str, record: Record) -> None:

@@ -4,60 +4,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
 
-from ..model.plan import Change
-from ..model.report import Failure, Record, Report, Run
+from ..model import definition
+from ..model.report import VERDICTS, Counts, Failure, Record, Report, Run
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
 
-SCHEMA = 1
-VERDICTS = ("fail", "incomplete", "pass", "skip")
-
-EMPTY: dict[str, object] = {
-    "reached": True,
-    "changed": False,
-    "changes": [],
-    "checks": [],
-    "reboot": False,
-    "left": [],
-    "resume": None,
-    "rescue": [],
-    "failure": None,
-    "simulated": False,
-    "summary": {},
-    "gpus": [],
-    "seconds": None,
-    "stack": None,
-    "warnings": [],
-    "why": [],
-    "refusals": [],
-    "conflicts": [],
-    "skipped": None,
-    "measurements": {},
-}
+SCHEMA: Final = 1
 
 
 def host_record(host: str, values: Mapping[str, object]) -> Record:
-    """One host's record with every key of the schema; what is not given is empty, and a missing verdict is found.
+    """One host's record with every key of its definition; what is not given is empty, and a missing verdict is found.
 
     A verdict that is none of the known ones counts as incomplete, and a failure is never a pass.
     """
-    shaped = {key: _shaped(key, values.get(key)) for key in EMPTY}
-    record = cast("Record", {"host": host, "verdict": values.get("verdict"), **shaped})
-    record["checks"] = [_whole(check) for check in shaped["checks"] if isinstance(check, Mapping)]
+    shaped = definition.shaped(Record, {"reached": True, **values, "host": host})
+    record = cast("Record", shaped)
+    record["failure"] = _failure(values.get("failure") or values.get("error"))
+    record["checks"] = [_whole(check) for check in _mappings(shaped["checks"])]
+    record["changes"] = _mappings(shaped["changes"])
     if values.get("verdict") is None:
         record["verdict"] = "skip" if record["skipped"] else checks.verdict(record["checks"])
     if record["verdict"] not in VERDICTS:
         record["verdict"] = "incomplete"
     if record["failure"] or record["refusals"] or record["conflicts"]:
         record["verdict"] = "fail"
-    changes: list[Change] = [cast("Change", change) for change in shaped["changes"] if isinstance(change, Mapping)]
-    record["changes"] = changes
     return record
 
 
@@ -68,8 +44,6 @@ def from_plan(host: str, plan: Mapping[str, object]) -> Record:
     values = {**plan, "summary": summary, "simulated": summary.get("simulated"), "changed": False}
     if plan.get("ok") and plan.get("changes"):
         values["verdict"] = "incomplete"  # what its checks miss waits to be done
-    if plan.get("error"):
-        values["failure"] = {"task": None, "message": str(plan["error"]), "component": None}
     return host_record(host, values)
 
 
@@ -103,7 +77,8 @@ def without_record(host: str, reason: str, base: Mapping[str, object] | None = N
     failure = {"task": None, "message": reason, "component": None}
     # Of a plan whose work may have begun nobody knows that nothing changed.
     changed = bool(base and base.get("changes"))
-    return host_record(host, {**(base or {}), "verdict": "fail", "failure": failure, "changed": changed})
+    doubt = {"verdict": "fail", "failure": failure, "changed": changed, "counts": None, "whole": None}
+    return host_record(host, {**(base or {}), **doubt})
 
 
 def report_of(
@@ -124,6 +99,7 @@ def report_of(
     lost = dict(sorted((unreachable or {}).items()))
     waiting = sorted(set(not_reached) - set(lost))
     hosts = {host: records[host] for host in sorted(records) if host not in lost and host not in waiting}
+    of_verdicts = {verdict: sum(record["verdict"] == verdict for record in hosts.values()) for verdict in VERDICTS}
     return {
         "schema": SCHEMA,
         "gpuwright": run["gpuwright"],
@@ -134,8 +110,7 @@ def report_of(
         "started": run["started"],
         "finished": run["finished"],
         "ended": run["ended"],
-        "counts": {verdict: sum(record["verdict"] == verdict for record in hosts.values()) for verdict in VERDICTS}
-        | {"unreachable": len(lost), "not_reached": len(waiting)},
+        "counts": cast("Counts", of_verdicts | {"unreachable": len(lost), "not_reached": len(waiting)}),
         "hosts": hosts,
         "unreachable": lost,
         "not_reached": waiting,
@@ -155,18 +130,8 @@ def verdict_of(records: Iterable[Record], unreachable: int = 0, not_reached: int
     return "pass" if "pass" in found else "skip"
 
 
-def _shaped(key: str, value: Any) -> Any:
-    """A value in the shape that the schema gives its key, whatever was handed in; empty where there is nothing."""
-    empty = EMPTY[key]
-    if isinstance(empty, bool):
-        return empty if value is None else bool(value)
-    if isinstance(empty, list):
-        return list(value) if isinstance(value, (list, tuple)) else ([] if value is None else [value])
-    if isinstance(empty, dict):
-        return dict(value) if isinstance(value, Mapping) else {}
-    if value is None:
-        return None
-    return _NULLABLE[key](value)
+def _mappings(rows: object) -> list[Any]:
+    return [row for row in rows if isinstance(row, Mapping)] if isinstance(rows, list) else []
 
 
 def _failure(value: Any) -> Failure | None:
@@ -179,19 +144,6 @@ def _failure(value: Any) -> Failure | None:
         "component": told.get("component"),
         "output": str(told.get("output") or ""),
     }
-
-
-def _seconds(value: Any) -> float | None:
-    return float(value) if isinstance(value, (int, float)) and value >= 0 else None
-
-
-_NULLABLE: dict[str, Callable[[Any], Any]] = {
-    "failure": _failure,
-    "seconds": _seconds,
-    "stack": lambda value: dict(value) if isinstance(value, Mapping) else None,
-    "skipped": str,
-    "resume": lambda value: dict(value) if isinstance(value, Mapping) else None,
-}
 
 
 def _whole(check: Mapping[str, object]) -> Check:

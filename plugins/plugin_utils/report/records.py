@@ -7,11 +7,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from . import model
+
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
 
     from ..model.plan import Plan
-    from ..model.report import Failure, Record
+    from ..model.report import Failure, Record, Returned
 
 #: Parts of a plan that only its reader wants. ``warnings`` are shown by Ansible itself.
 _REPORTED = ("why", "checks", "cards", "digests", "manages", "facts_summary", "warnings")
@@ -65,48 +67,56 @@ def as_result(plan: Plan) -> dict[str, object]:
 def sentence(record: Record) -> str:
     """The verdict and its first reason, for a person."""
     if record["failure"]:
-        return f"{record['verdict']}: {record['failure']['task']}: {record['failure']['message']}{rollback(record)}"
-    if record["reboot"]:
-        return "done, but a reboot is needed to finish"
-    told = [check for check in record["checks"] if check["status"] in ("fail", "incomplete")]
-    first = f": {told[0]['id']}: {told[0]['reason']}" if told else ""
-    return f"{record['verdict']}{first}"
+        told = f"{record['verdict']}: {record['failure']['task']}: {record['failure']['message']}"
+    elif record["reboot"]:
+        told = "done, but a reboot is needed to finish"
+    else:
+        bad = [check for check in record["checks"] if check["status"] in ("fail", "incomplete")]
+        told = record["verdict"] + (f": {bad[0]['id']}: {bad[0]['reason']}" if bad else "")
+    return ". ".join(filter(None, (told.rstrip("."), rollback(record)))) if record["returned"] else told
 
 
-def rollback(record: Record) -> str:
-    """What became of a node whose new driver failed, as one more sentence; nothing where it did not go back."""
-    returned = record.get("returned")
-    if not returned:
-        return ""
-    if returned["failure"]:
-        return f" The way back to driver {returned['version'] or 'before'} failed too: {returned['failure']}"
-    state = "proven again" if returned["verdict"] == "pass" else f"not proven ({returned['verdict']})"
-    return f" The node was returned to driver {returned['version']}, which is {state}."
+def returned(plan: Plan, verdict: str, failure: Failure | None) -> Returned | None:
+    """The rollback that the verb of that name asked for; None where nothing of the host is rolled back."""
+    paths = [change["files"][0] for change in plan["changes"] if change["action"] == "return"]
+    restore = plan["restore"]
+    if not paths and restore is None:
+        return None
+    told: Returned = {
+        "version": restore["version"] if restore else None,
+        "failure": f"{failure['task']}: {failure['message']}" if failure else None,
+        "verdict": verdict,
+    }
+    return {**told, "environments": paths} if paths else told
+
+
+def rollback(record: Record) -> str | None:
+    """What became of a rollback, in the words of every report; None where there was none."""
+    told = record.get("returned")
+    if not told:
+        return None
+    driver = [f"driver {told['version']}"] if told["version"] else []
+    what = " and ".join([*driver, *told.get("environments", ())]) or "the driver before"
+    if told["failure"]:
+        failure = record["failure"]
+        said = failure and told["failure"] == f"{failure['task']}: {failure['message']}"
+        return f"the rollback to {what} failed" + ("" if said else f": {told['failure']}")
+    state = "proven again" if told["verdict"] == "pass" else f"not proven ({told['verdict']})"
+    return f"rolled back to {what}: {state}"
 
 
 def _record(plan: Plan, verdict: str, checks: Sequence[Check], *, changed: bool) -> Record:
-    return {
-        "host": plan["host"],
+    """What a plan says of a host by the names of a record, with what the run says of it."""
+    values = {
+        **plan,
         "verdict": verdict,
-        "reached": True,
         "changed": changed and bool(plan["changes"]),
         "changes": plan["changes"] if changed else [],
-        "checks": list(checks),
+        "checks": checks,
         "reboot": False,
-        "left": [],
-        "resume": None,
         "rescue": [],
-        "failure": None,
-        "error": plan["error"],
-        "suggestions": plan["suggestions"],
-        "skipped": plan["skipped"],
-        "refusals": plan["refusals"],
-        "conflicts": plan["conflicts"],
         "simulated": plan["facts_summary"]["simulated"],
         "summary": plan["facts_summary"],
-        "gpus": plan.get("cards") or [],
-        "seconds": None,
-        "stack": plan["stack"],
-        "warnings": plan["warnings"],
-        "why": plan["why"],
+        "gpus": plan.get("cards"),
     }
+    return model.host_record(plan["host"], values)

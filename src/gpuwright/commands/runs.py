@@ -5,7 +5,7 @@ from __future__ import annotations
 import webbrowser
 from typing import TYPE_CHECKING
 
-from gpuwright import console, exits, runs
+from gpuwright import console, exits, records, runs
 from gpuwright.errors import BadInput
 
 if TYPE_CHECKING:
@@ -68,9 +68,9 @@ def _show(args: argparse.Namespace) -> int:
 
 def _reason(record: Record) -> str:
     if failure := record.get("failure"):
-        return failure["message"]
+        return "; ".join(filter(None, (failure["message"], records.rollback(record))))
     bad = [check for check in record.get("checks") or () if check.get("status") in ("fail", "incomplete")]
-    return str(bad[0].get("reason")) if bad else ""
+    return str(bad[0].get("reason")) if bad else records.rollback(record) or ""
 
 
 def _prune(args: argparse.Namespace) -> int:

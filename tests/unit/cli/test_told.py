@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from gpuwright import paths
+from gpuwright.commands import runs
 from tests.unit.cli.conftest import FakeAnsible, check, plan_record, result_record
 
 OLD = {"rule": "a", "text": "branch 580 ends in 2028", "source": "s"}
@@ -116,3 +117,20 @@ def test_what_was_repaired_is_in_the_summary_with_its_reason(
     said = gpuwright("up", "--yes", "-i", "a,").out
     assert said.count(f"frameworks: repaired: {reason}") == 1
     assert "->" not in said
+
+
+def test_a_rollback_is_in_the_summary_and_in_the_json(gpuwright: Callable[..., Any], ansible: FakeAnsible) -> None:
+    failure = {"task": "Load", "message": "no device", "component": "nvidia_driver"}
+    returned = {"version": "575.57.08", "failure": None, "verdict": "pass"}
+    ansible.results = {"a": result_record("a", verdict="fail", failure=failure, returned=returned)}
+    assert "rolled back to driver 575.57.08: proven again" in gpuwright("up", "--yes", "-i", "a,").out
+    assert json.loads(gpuwright("up", "--yes", "-i", "a,", "--json").out)["hosts"]["a"]["returned"] == returned
+
+
+def test_the_list_of_hosts_of_a_run_names_a_rollback() -> None:
+    failure = {"task": "Load", "message": "no device", "component": "nvidia_driver"}
+    returned = {"version": "575.57.08", "failure": None, "verdict": "pass"}
+    failed: Any = {"verdict": "fail", "failure": failure, "returned": returned, "checks": []}
+    assert runs._reason(failed) == "no device; rolled back to driver 575.57.08: proven again"
+    assert runs._reason(failed | {"failure": None}) == "rolled back to driver 575.57.08: proven again"
+    assert runs._reason(failed | {"returned": None}) == "no device"

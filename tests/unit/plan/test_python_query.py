@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 import pytest
@@ -445,7 +445,8 @@ class Action:
     def variables(self, given: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
         return {name: given[name] for name in names if name in given}
 
-    def on_node(self, module: str, arguments: Any, _task_vars: Any) -> Any:
+    def on_node(self, module: str, arguments: Any, task_vars: Any, **_more: Any) -> Any:
+        del task_vars
         self.asked.append((module, arguments))
         answers = [
             nodes.python_answer(row["name"], row["version"], **self.changed.get(row["name"], {}))
@@ -582,3 +583,46 @@ def test_where_another_place_did_not_answer_it_is_not_known_whether_the_wheel_is
 def test_what_one_place_has_is_taken_though_another_forbids_it() -> None:
     plan = planned(drafted("pytorch"), torch={"problems": ["x answered 403 Forbidden"], "denied": ["x"]})
     assert of_wheels(plan) == []
+
+
+class Observed(Action):
+    """One whose node answers a look with its facts too."""
+
+    def on_node(self, module: str, arguments: Any, task_vars: Any, **_more: Any) -> Any:
+        if module != "node_facts":
+            return super().on_node(module, arguments, task_vars)
+        self.asked.append((module, arguments))
+        return {"facts": nodes.bare()}
+
+    def controller_path(self, given: str) -> str:
+        return given
+
+
+@pytest.mark.parametrize(
+    ("variables", "ok"),
+    [
+        ({"gpuwright_want": ["pytorch"]}, True),
+        ({"gpuwright_want": ["no-such-thing"]}, False),
+        ({"gpuwright_lock": "/nowhere/lock.json"}, False),
+    ],
+)
+def test_a_look_reads_the_wish_once_also_a_wrong_one(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, Any], ok: bool
+) -> None:
+    read: list[object] = []
+    monkeypatch.setattr(Wish, "from_variables", _counted(read, Wish.from_variables))
+    monkeypatch.setattr(lock, "as_wish", _counted(read, lock.as_wish))
+    given: Any = {"inventory_hostname": "node", "frameworks_path": "/opt/gpuwright", "groups": {"all": []}, **variables}
+    look = NodeSession(cast("Any", Observed("up")), given)
+    drafted = look.draft(look.facts(), only=[])
+    assert isinstance(drafted, Draft) == ok
+    assert ok or (isinstance(drafted, dict) and drafted["error"])
+    assert len(read) == (0 if "gpuwright_lock" in variables else 1)
+
+
+def _counted(read: list[object], real: Callable[..., Any]) -> Callable[..., Any]:
+    def counted(*arguments: Any) -> Any:
+        read.append(arguments)
+        return real(*arguments)
+
+    return counted

@@ -16,7 +16,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
 from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
 from ansible_collections.gpuwright.node.plugins.plugin_utils import report
 from ansible_collections.gpuwright.node.plugins.plugin_utils.report import html as page
-from ansible_collections.gpuwright.node.plugins.plugin_utils.report import run_directory
+from ansible_collections.gpuwright.node.plugins.plugin_utils.report import records, run_directory
 
 ROOT = Path(__file__).resolve().parents[3]
 HOSTILE = '</td></pre><script>alert(1)</script><img src=x onerror=alert(2)>" onmouseover="alert(3)\' {{ 7*7 }} {% raw %} \x00\x1b[2J\ud800'
@@ -269,6 +269,105 @@ def test_what_is_left_for_after_a_boot_is_in_the_report_and_on_the_page(run: Pat
         assert said in words
     host = valid(run, schema)["hosts"]["desk"]
     assert (host["left"], host["resume"], host["rescue"]) == (left, resume, ["ssh to desk"])
+
+
+OLD = "575.57.08"
+FAILED = {"task": "Load the module", "message": "no such device", "component": "nvidia_driver", "output": ""}
+
+
+@pytest.mark.parametrize(
+    ("failure", "returned", "said", "case"),
+    [
+        (
+            FAILED,
+            {"version": OLD, "failure": None, "verdict": "pass"},
+            f"rolled back to driver {OLD}: proven again",
+            "system-out",
+        ),
+        (
+            FAILED,
+            {"version": OLD, "failure": None, "verdict": "fail"},
+            f"rolled back to driver {OLD}: not proven (fail)",
+            "error",
+        ),
+        (
+            FAILED,
+            {"version": "", "failure": "Plan the way back: no record", "verdict": "fail"},
+            "the rollback to the driver before failed: Plan the way back: no record",
+            "failure",
+        ),
+        (
+            FAILED,
+            {"version": OLD, "failure": "Load the module: no such device", "verdict": "fail"},
+            f"the rollback to driver {OLD} failed",
+            "failure",
+        ),
+        (
+            None,
+            {"version": None, "failure": None, "verdict": "pass", "environments": ["/opt/gpuwright/pytorch"]},
+            "rolled back to /opt/gpuwright/pytorch: proven again",
+            "system-out",
+        ),
+        (
+            None,
+            {"version": OLD, "failure": None, "verdict": "pass", "environments": ["/opt/gpuwright/jax"]},
+            f"rolled back to driver {OLD} and /opt/gpuwright/jax: proven again",
+            "system-out",
+        ),
+    ],
+)
+def test_every_report_tells_of_a_rollback(
+    run: Path, schema: dict[str, Any], failure: Any, returned: dict[str, Any], said: str, case: str
+) -> None:
+    written = report.write_host(run, "h", record(checks.passed("a.b"), failure=failure, returned=returned))
+    page_words = " ".join(rendered(run).words.split())
+    assert valid(run, schema)["hosts"]["h"]["returned"] == returned
+    assert f"rollback {said}" in page_words
+    found = ET.parse(run / "junit.xml").find(".//testcase[@name='run.rollback']")  # noqa: S314 - our own file
+    assert found is not None
+    assert [(each.tag, each.text) for each in found] == [(case, said)]
+    assert records.sentence(written).endswith(f". {said}")
+
+
+def test_no_report_tells_of_a_rollback_where_there_was_none(run: Path, schema: dict[str, Any]) -> None:
+    report.write_host(run, "h", record(checks.passed("a.b")))
+    assert "rollback" not in rendered(run).words
+    assert valid(run, schema)["hosts"]["h"]["returned"] is None
+    assert "rollback" not in (run / "junit.xml").read_text()
+
+
+def test_a_record_of_an_earlier_version_is_read(run: Path, schema: dict[str, Any]) -> None:
+    """What 0.1 wrote of a host whose driver failed: no key but these."""
+    before = {
+        "verdict": "fail",
+        "checks": [],
+        "failure": FAILED,
+        "returned": {"version": OLD, "failure": None, "verdict": "pass"},
+    }
+    (run / "hosts" / "h.json").write_text(json.dumps({"host": "h", **before}))
+    report.aggregate(run)
+    host = valid(run, schema)["hosts"]["h"]
+    assert (host["failure"], host["returned"], host["reached"]) == (FAILED, before["returned"], True)
+
+
+def test_a_wish_that_cannot_be_understood_is_in_every_report(run: Path, schema: dict[str, Any]) -> None:
+    report.write_host(run, "h", {"verdict": "fail", "error": "no such driver", "suggestions": ["driver=580"]})
+    assert "no such driver" in rendered(run).words
+    host = valid(run, schema)["hosts"]["h"]
+    assert (host["error"], host["suggestions"], host["failure"]["message"]) == (
+        "no such driver",
+        ["driver=580"],
+        "no such driver",
+    )
+
+
+def test_what_doubt_takes_from_a_host_that_stays_is_that_it_stays(run: Path, schema: dict[str, Any]) -> None:
+    plan = {"host": "h", "ok": True, "verdict": "pass", "checks": [checks.passed("a.b")], "facts_summary": {}}
+    run_directory.write_document(run / "plans", "h", plan, packed=True)
+    assert report.aggregate(run)["hosts"]["h"]["whole"] == "plans/h.json.gz"
+    doubted = report.aggregate(run, failed={"h": "it died"})["hosts"]["h"]
+    assert (doubted["verdict"], "whole" in doubted, "counts" in doubted) == ("fail", False, False)
+    valid(run, schema)
 
 
 def test_the_page_asks_for_nothing_from_outside(run: Path) -> None:

@@ -12,15 +12,17 @@ from typing import Any
 import pytest
 import yaml
 
+from ansible_collections.gpuwright.node.plugins.action import report as report_action
 from ansible_collections.gpuwright.node.plugins.module_utils import check, facts, index, seal
 from ansible_collections.gpuwright.node.plugins.modules import plan
+from ansible_collections.gpuwright.node.plugins.modules import report as report_module
 from ansible_collections.gpuwright.node.plugins.plugin_utils import gate
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model import lock as lock_types
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model import plan as plans
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model import report
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import lock
 from tests.unit.plan import nodes
-from tools import build_types
+from tools import build_schemas, build_types
 
 ROOT = Path(__file__).parents[3]
 DEFINITIONS = json.loads(gate.ANSWERS.read_text(encoding="utf-8"))["$defs"]
@@ -85,11 +87,36 @@ def test_a_type_of_a_lock_has_the_keys_of_its_shape(made: Any, shape: dict[str, 
     assert set(made.__annotations__) == {key.rstrip("?") for key in shape}
 
 
-def test_the_types_of_a_report_have_the_keys_of_its_schema() -> None:
-    schema = json.loads((ROOT / "docs/report.schema.json").read_text(encoding="utf-8"))
-    assert set(report.Report.__annotations__) == set(schema["properties"])
-    host = schema["$defs"]["host"]
-    assert set(host["properties"]) <= set(report.Record.__annotations__)
+def test_the_schemas_of_documents_are_those_of_their_definitions(capsys: pytest.CaptureFixture[str]) -> None:
+    assert build_schemas.main(["--check"]) == 0, capsys.readouterr().err
+
+
+def test_a_key_of_a_definition_is_in_its_schema(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "docs").mkdir()
+    for path in build_schemas.build():
+        (tmp_path / path).write_text("{}", encoding="utf-8")
+    monkeypatch.setattr(build_schemas, "ROOT", tmp_path)
+    assert build_schemas.main(["--check"]) == 1
+    assert "report.schema.json is not up to date: run `make rules`" in capsys.readouterr().err
+    assert build_schemas.main([]) == 0
+    made = json.loads((tmp_path / "docs/report.schema.json").read_text(encoding="utf-8"))
+    record = made["$defs"]["Record"]
+    assert set(record["properties"]) == {*report.Record.__annotations__} - {"warnings_as_before"}
+    assert set(record["properties"]) - set(record["required"]) == {"counts", "whole"}
+    assert record["properties"]["seconds"] == {
+        "type": ["number", "null"],
+        "minimum": 0,
+        "description": "How long the host took.",
+    }
+
+
+def test_the_module_report_takes_what_a_record_has() -> None:
+    options = yaml.safe_load(report_module.DOCUMENTATION)["options"]
+    assert set(report_action.FIELDS) <= set(options)
+    told = {"state", "run_dir", "verb", "record", "unreachable", "failed", "not_reached"}
+    assert set(options) - set(report_action.FIELDS) == told
 
 
 def test_what_the_module_plan_says_of_its_answer_has_what_roles_and_playbooks_read() -> None:
