@@ -26,8 +26,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import card_sample, gpu_exporter, gpu_metrics
-from tests.sim import scenario
+from ansible_collections.gpuwright.node.plugins.module_utils.programs import gpu_exporter
+from tests.sim import bundled, scenario
 from tests.sim.onnode.gpuwright_sim import smi
 
 CARDS = 8
@@ -85,14 +85,12 @@ def program(text: str) -> Iterator[tuple[int, int]]:
     """The exporter as on a node: its process and its port."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
-        for module in (gpu_exporter, gpu_metrics, card_sample):
-            source = Path(str(module.__file__)).read_text(encoding="utf-8")
-            source = source.replace('"/dev/dxg"', '"/dev/null"').replace('_PATH = "', f'_PATH = "{place}:')
-            (place / Path(str(module.__file__)).name).write_text(source)
+        replaced = {'"/dev/dxg"': '"/dev/null"', '_PATH = "': f'_PATH = "{place}:'}
+        (place / "gpu_exporter.py").write_text(bundled.script("monitoring_exporters", replaced))
         (place / "answer.xml").write_text(text)
         (place / "nvidia-smi").write_text(f"#!/bin/sh\nexec cat {place}/answer.xml\n")
         (place / "nvidia-smi").chmod(0o755)
-        # Without what is installed: the files beside it are the ones that are changed here.
+        # Without what is installed: the program has its own.
         command = [sys.executable, "-S", str(place / "gpu_exporter.py"), "--listen=127.0.0.1:0"]
         environment = {**os.environ, "PATH": f"{place}:{os.environ['PATH']}"}
         with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as running:

@@ -28,7 +28,7 @@ sys.path[:0] = [str(ROOT / "collections"), str(ROOT / "src")]
 from rich.console import Console, RenderableType  # noqa: E402 - the path comes first
 from rich.text import Text  # noqa: E402
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import gpu_log  # noqa: E402
+from ansible_collections.gpuwright.node.plugins.module_utils.programs import gpu_log  # noqa: E402
 from gpuwright import card_looks, day_plot, parser, show_top  # noqa: E402
 from gpuwright.commands import size  # noqa: E402
 

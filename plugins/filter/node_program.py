@@ -10,12 +10,12 @@ name: node_program
 short_description: A program for a node, with all of this collection that it imports
 version_added: "0.2.0"
 description:
-  - Some roles put a program on the node that judges as this collection does. It is made of the collection's own files, as one script.
+  - Some roles put a program on the node. It is made of the collection's own files, as one script.
 options:
   _input:
-    description: The name of the program.
+    description: The component whose program it is.
     type: str
-    choices: [watch]
+    choices: [gpu_log, gpu_settings, mig, monitoring_exporters, watch]
     required: true
 author:
   - gpuwright contributors (@gpuwright)
@@ -42,7 +42,7 @@ from ansible.errors import AnsibleFilterError
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components.registry import COMPONENTS
 
 _PROGRAMS: dict[str, Callable[[], str]] = {
-    name: component.program for name, component in COMPONENTS.items() if component.program
+    name: component.program.text for name, component in COMPONENTS.items() if component.program
 }
 
 

@@ -77,7 +77,8 @@ log:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import card_sample, gpu_log_day
+from ansible_collections.gpuwright.node.plugins.module_utils.base import card_sample
+from ansible_collections.gpuwright.node.plugins.module_utils.programs import gpu_log_day
 
 
 def main() -> None:

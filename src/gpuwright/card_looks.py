@@ -68,7 +68,8 @@ def is_short(host: HostLook) -> bool:
 def _node() -> tuple[ModuleType, ModuleType]:
     """The collection's own modules for a sample and for a day: a node answers by the same."""
     paths.make_collection_importable()
-    from ansible_collections.gpuwright.node.plugins.module_utils.base import card_sample, gpu_log_day
+    from ansible_collections.gpuwright.node.plugins.module_utils.base import card_sample
+    from ansible_collections.gpuwright.node.plugins.module_utils.programs import gpu_log_day
 
     return card_sample, gpu_log_day
 

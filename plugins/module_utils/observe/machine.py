@@ -261,7 +261,7 @@ def _smi(host: Host, kernels: Kernel, where: Environment, owned: Driver) -> Smi 
         answer = driver.ask_smi(host, program)
         data = answer["data"] if answer else None
         if answer and data and program and any(gpu["mig"]["current"] for gpu in data["gpus"]):
-            from ansible_collections.gpuwright.node.plugins.module_utils.base import mig_layout
+            from ansible_collections.gpuwright.node.plugins.module_utils.programs import mig_layout
 
             # What the instances are called is in no XML.
             listed = host.run([program, "-L"])

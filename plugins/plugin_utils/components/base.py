@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ..rules import Rules
     from ..wish.wish import Wish
     from .demand import Demand, WheelDemand
+    from .programs import Program
     from .view import View
 
 
@@ -187,7 +188,7 @@ class Component:
     judge: checks of what is there.
     containers: what a proof asks of containers.
     merged: files of the host's own that it writes into; `remove` takes out what it put there.
-    shares: files of its own that another component writes too: neither takes one away while the other is wished, or a unit of it is there.
+    outgrown: files that its program imported before it was one file. They go with its next work, where no other program needs one.
     strangers: packages of the same that somebody else set up.
     spares: what a person does who goes without a part of it, by the package or the package source that brings that.
     directories: made for its files; `remove` takes them away where nothing else is inside.
@@ -195,7 +196,7 @@ class Component:
         role that do it.
     removes: its keys of what the role `remove` does. ``files``: those that go.
     units: those that its role writes. A node is asked for them whether a seal names them or not.
-    program: text of the one that it puts on nodes, of this collection's own files; None where it has none.
+    program: the one that it puts on nodes, of this collection's own files; None where it has none.
     package_units: units that come with a package and go with it.
     steps: the work of its role, by the name of the step.
     wishes_of_cards: what it holds single cards to, by bus id, in place of what is expected of any card.
@@ -227,14 +228,14 @@ class Component:
     containers: Callable[[Context], Sequence[ContainerQuestion]] = _none
     merged: Sequence[str] = ()
     directories: Sequence[str] = ()
-    shares: Sequence[str] = ()
+    outgrown: Sequence[str] = ()
     strangers: Callable[[Facts], Sequence[str]] = _none
     spares: Mapping[str, str] = field(default_factory=dict)
     take_back: Callable[[Facts], Sequence[Finding]] | None = None
     undo: str = ""
     removes: Callable[[Facts, Sequence[str]], Removes] = _removes_nothing
     units: Sequence[str] = ()
-    program: Callable[[], str] | None = None
+    program: Program | None = None
     package_units: Mapping[str, Sequence[str]] = field(default_factory=dict)
     steps: Mapping[str, Step] = field(default_factory=dict)
     wishes_of_cards: Callable[[Stack], Mapping[str, smi_judge.Expected]] = _no_wishes

@@ -4,12 +4,15 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, numeric_version, paths
 
 from ..model import sections
+from . import utilities
 from .view import UP, View
 
 if TYPE_CHECKING:
@@ -28,8 +31,56 @@ def python(facts: Facts) -> str:
     return enough[0] if enough and system == _OLD_PYTHON else "/usr/bin/python3"
 
 
-#: What asks the cards, which several programs import.
-SAMPLER = f"{paths.PROGRAMS}/card_sample.py"
+#: What earlier versions put beside the programs, which imported it.
+SAMPLER, PROCESSES, METRICS = (f"{paths.PROGRAMS}/{name}.py" for name in ("card_sample", "processes", "gpu_metrics"))
+
+_SCRIPT = """\
+#!/usr/bin/python3 -I
+# Written by gpuwright (role {role}). A change here is overwritten by the next run.
+# Made of files of the collection, plugins/module_utils, packed below as they are there:
+{names}
+import sys
+
+{importer}
+sys.exit(import_module("{module}").main(sys.argv[1:]))
+"""
+
+
+@dataclass(frozen=True)
+class Program:
+    """A module of ours whose ``main`` a node runs, as one script with all that it imports. ``role``: what writes it, at ``path``."""
+
+    role: str
+    module: str
+    path: str
+
+    def text(self) -> str:
+        """The script."""
+        return _text(self.role, f"{utilities.UTILITIES}.{self.module}")
+
+    def digest(self) -> str:
+        """What tells it from that of another version."""
+        return _digest(self)
+
+
+@cache
+def _text(role: str, module: str) -> str:
+    files = sorted(name for name, (is_package, _source) in utilities.sources(module).items() if not is_package)
+    parts = {
+        "{role}": role,
+        "{names}": "\n".join(f"#   {name[len(utilities.UTILITIES) + 1 :].replace('.', '/')}.py" for name in files),
+        "{importer}": utilities.importer(module),
+        "{module}": module,
+    }
+    text = _SCRIPT
+    for mark, part in parts.items():
+        text = text.replace(mark, part)
+    return text
+
+
+@cache
+def _digest(program: Program) -> str:
+    return hashlib.sha256(program.text().encode()).hexdigest()
 
 
 @dataclass(frozen=True)

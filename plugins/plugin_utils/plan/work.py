@@ -40,21 +40,24 @@ def of_plan(plan: Plan, context: Context, only: Sequence[str] = ()) -> Mapping[s
     names += [name for name in only if name not in names and COMPONENTS[name].wanted(context)]
     every = [*_OTHERS, *names] if names else []
     works = {name: steps[BEGIN](context, plan) for name in every if BEGIN in (steps := _steps(name))}
-    return _added_once({name: _without_others(name, work, context) for name, work in works.items()})
+    return _added_once({name: _without_outgrown(name, work, every, context) for name, work in works.items()})
 
 
-def _without_others(component: str, work: Mapping[str, object], context: Context) -> Mapping[str, object]:
-    """The work of a component, which takes away no file that another one needs."""
+def _without_outgrown(
+    component: str, work: Mapping[str, object], every: Sequence[str], context: Context
+) -> Mapping[str, object]:
+    """The work of a component, which takes away what its program was before it was one file, where nobody needs that any more.
+
+    ``every``: what has work in this plan, so that its program is one file from then on.
+    """
+    outgrown = COMPONENTS[component].outgrown if component in COMPONENTS else ()
+    needed: set[str] = set()
+    for name, each in COMPONENTS.items():
+        if name != component and each.program and (each.wanted(context) or _may_be_there(each, context.facts)):
+            needed |= {each.program.path, *(() if name in every else each.outgrown)}
+    gone = [path for path in outgrown if path not in needed]
     absent = work.get("absent")
-    if not isinstance(absent, list):
-        return work
-    needed = {
-        path
-        for name, each in COMPONENTS.items()
-        if name != component and each.shares and (each.wanted(context) or _may_be_there(each, context.facts))
-        for path in each.shares
-    }
-    return {**work, "absent": [path for path in absent if path not in needed]}
+    return {**work, "absent": [*(absent if isinstance(absent, list) else ()), *gone]} if gone else work
 
 
 def _may_be_there(component: Component, facts: Facts) -> bool:

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import card_sample, gpu_log, gpu_log_day
+from ansible_collections.gpuwright.node.plugins.module_utils.base import card_sample
+from ansible_collections.gpuwright.node.plugins.module_utils.programs import gpu_log, gpu_log_day
 from gpuwright import braille, card_looks, console, day_plot, show_top
 from tests.unit.cli.conftest import FakeAnsible, event
 

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import card_sample, gpu_log_day
+from ansible_collections.gpuwright.node.plugins.module_utils.base import card_sample
+from ansible_collections.gpuwright.node.plugins.module_utils.programs import gpu_log_day
 from ansible_collections.gpuwright.node.plugins.modules import card_sample as module
 from ansible_collections.gpuwright.node.plugins.plugin_utils import gate
 from tests.unit.modules import run_module

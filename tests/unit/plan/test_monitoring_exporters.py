@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import gpu_metrics
+from ansible_collections.gpuwright.node.plugins.module_utils.programs import gpu_metrics
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components.base import Context
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components.gpu_log import apply as gpu_log
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components.monitoring_exporters import (
@@ -105,7 +105,7 @@ def test_a_package_that_is_missing_is_installed_with_all_that_is_written() -> No
     assert set(change["files"]) == {
         *(f"/etc/systemd/system/{name}" for name in (GPU, GPU_PORT, NODE_PORT)),
         f"/etc/systemd/system/{NODE}.d/gpuwright.conf",
-        *(f"/usr/local/libexec/gpuwright/{name}" for name in units.PROGRAMS),
+        "/usr/local/libexec/gpuwright/gpu_exporter.py",
     }
     (call,) = planned["work"]["monitoring_exporters"]["packages"]
     assert call["names"] == ["prometheus-node-exporter"]
@@ -384,7 +384,7 @@ def test_where_the_cards_are_gone_for_good_their_exporter_ends() -> None:
     assert {
         f"/etc/systemd/system/{GPU}",
         f"/etc/systemd/system/{GPU_PORT}",
-        *(f"/usr/local/libexec/gpuwright/{name}" for name in units.PROGRAMS),
+        "/usr/local/libexec/gpuwright/gpu_exporter.py",
     } <= {*there["absent"]}
     of_dcgm = cardless(services={GPU: OFF_FOR_GOOD, DCGM_PORT: ON, _DCGM: ON, _ENGINE: ON})
     of_dcgm["monitoring"]["drop_ins"] = [_DCGM, _ENGINE, NODE]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import card_sample
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import programs
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components.base import Context
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components.registry import COMPONENTS
@@ -101,20 +99,32 @@ def test_a_timer_is_judged_by_itself_and_by_the_last_turn(services: Any, status:
         assert str(check["remedy"]).startswith("journalctl -u a.service says why, and a file; ")
 
 
-@pytest.mark.parametrize(
-    ("program", "beside"),
-    [
-        ("gpu_log", ("card_sample",)),
-        ("gpu_exporter", ("gpu_metrics", "card_sample")),
-        ("gpu_settings", ("mig_layout", "processes")),
-    ],
-)
-def test_python_leaves_nothing_beside_the_programs(tmp_path: Path, program: str, beside: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("name", WISH)
+def test_a_program_is_one_file_that_runs_from_an_empty_directory_and_leaves_nothing_beside_it(
+    tmp_path: Path, name: str
+) -> None:
     """`remove` takes away the directory where nothing else is inside."""
-    base = Path(card_sample.__file__).parent
-    for name in (program, *beside):
-        shutil.copy(base / f"{name}.py", tmp_path)
-    code = f"import runpy; runpy.run_path({str(tmp_path / (program + '.py'))!r}, run_name='none')"
-    words = [sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r}); {code}"]
-    subprocess.run(words, check=True, cwd=tmp_path, env={})
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(f"{name}.py" for name in (program, *beside))
+    program = COMPONENTS[name].program
+    assert program is not None
+    script = tmp_path / Path(program.path).name
+    script.write_text(program.text())
+    ended = subprocess.run(
+        [sys.executable, "-S", str(script), "--no-such-thing"],
+        cwd=tmp_path,
+        env={},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode in (1, 2)
+    assert "Traceback" not in ended.stderr
+    assert [path.name for path in tmp_path.iterdir()] == [script.name]
+
+
+@pytest.mark.parametrize("name", WISH)
+def test_another_program_is_a_change_of_what_is_sealed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    facts = nodes.provisioned()
+    context = Context(facts=facts, stack=plan(facts, wish(gpuwright_want=["driver=580"], **WISH[name]))["stack"])
+    before = COMPONENTS[name].inputs(context)
+    monkeypatch.setattr(programs.Program, "digest", lambda _program: "another")
+    assert COMPONENTS[name].inputs(context) != before

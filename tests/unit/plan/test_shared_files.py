@@ -11,10 +11,9 @@ import pytest
 from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import own_units
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components import programs
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components.base import Context
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components.gpu_log import apply as gpu_log
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components.mig import apply as mig
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components.registry import COMPONENTS
-from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import work
 from tests.unit.plan import nodes
 from tests.unit.plan.test_monitoring_exporters import made as made_alone
 from tests.unit.plan.test_planner import plan, wish
@@ -54,7 +53,7 @@ def written(component: str, planned: Any) -> dict[str, Any]:
     """What the role of a component writes, with its content and mode where the plan has them; and what its seal records."""
     its = planned["work"].get(component, {})
     found: dict[str, Any] = dict.fromkeys((planned["manages"].get(component) or {}).get("files") or ())
-    found |= {f"{paths.PROGRAMS}/{name}": "program" for name in its.get("programs") or ()}
+    found |= dict.fromkeys(its.get("programs") or (), "program")
     return found | {each["path"]: (each["content"], each["mode"]) for each in its.get("files") or ()}
 
 
@@ -100,17 +99,28 @@ def test_no_two_components_write_and_remove_the_same_file_whatever_is_chosen(eve
     ],
     ids=["nobody", "who needs it", "nobody knows"],
 )
-def test_what_two_need_goes_with_the_last_of_them_also_where_roles_are_used_alone(services: Any, stays: bool) -> None:
-    """The exporters by DCGM, after those of our own; the log is wished by another play."""
+def test_what_two_needed_goes_with_the_last_of_them_also_where_roles_are_used_alone(services: Any, stays: bool) -> None:
+    """The exporters by DCGM, after those of our own; the log is wished by another play, and its program may be an old one."""
     gone = made_alone(node(**services), gpuwright_want=["driver=580", "monitoring=dcgm"])["work"]
     assert (programs.SAMPLER in gone["monitoring_exporters"]["absent"]) is not stays
-    assert f"{paths.PROGRAMS}/gpu_exporter.py" in gone["monitoring_exporters"]["absent"]
+    assert {f"{paths.PROGRAMS}/gpu_exporter.py", programs.METRICS} <= {*gone["monitoring_exporters"]["absent"]}
 
 
-def test_a_file_that_two_seals_have_is_shared_by_both(everything: list[Any]) -> None:
+def test_what_the_programs_were_goes_with_the_run_that_writes_them_all_anew() -> None:
+    """The layout's own program is one that the settings had a copy of: it stays."""
+    units = {unit: {"active": "inactive", "enabled": "enabled"} for unit in own_units.UNITS}
+    works = plan(node(**units), wish(**BESIDE, monitoring_source="smi"), full=True)["work"]
+    gone = {name: absent(name, {"work": works}) for name in ("gpu_log", "mig", "gpu_settings", "monitoring_exporters")}
+    assert gone["gpu_log"] == {programs.SAMPLER}
+    assert gone["mig"] == gone["gpu_settings"] == {programs.PROCESSES}
+    assert {programs.SAMPLER, programs.METRICS} <= gone["monitoring_exporters"]
+    settings_alone = {key: value for key, value in BESIDE.items() if key != "mig_layout"}
+    works = plan(node(), wish(**settings_alone), full=True)["work"]
+    assert absent("gpu_settings", {"work": works}) == {mig.PROGRAM, programs.PROCESSES}
+
+
+def test_no_two_seals_have_one_program(everything: list[Any]) -> None:
     for planned in everything:
         sealed = {name: written(name, planned).keys() for name in planned["manages"] or {}}
         for one, other in combinations(sealed, 2):
-            both = {path for path in sealed[one] & sealed[other] if path.startswith(paths.PROGRAMS)}
-            assert both <= {*COMPONENTS[one].shares} & {*COMPONENTS[other].shares}, (one, other)
-    assert work._without_others("watch", {}, Context(facts=node(), stack={})) == {}
+            assert not {path for path in sealed[one] & sealed[other] if path.startswith(paths.PROGRAMS)}, (one, other)

@@ -14,10 +14,9 @@ import yaml
 from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.records import history
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components import utilities
+from ansible_collections.gpuwright.node.plugins.plugin_utils.components import programs, utilities
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components.base import Context
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components.watch import apply as watch
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components.watch import program
 from ansible_collections.gpuwright.node.plugins.plugin_utils.health import judge
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import BadInput
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import findings, removal
@@ -245,7 +244,7 @@ def test_another_wish_makes_the_seal_stale(variables: Any) -> None:
 def test_a_newer_program_makes_the_seal_stale(monkeypatch: pytest.MonkeyPatch) -> None:
     context = Context(facts=host(), stack=made(host())["stack"])
     before = watch.inputs(context)
-    monkeypatch.setattr(program, "digest", lambda: "another")
+    monkeypatch.setattr(programs.Program, "digest", lambda _program: "another")
     assert watch.inputs(context) != before
 
 
@@ -278,12 +277,14 @@ def test_the_doctor_tells_a_node_that_does_not_watch_itself() -> None:
 
 def test_the_program_has_every_utility_that_its_sources_import_and_no_types() -> None:
     """What is imported is derived from the sources, for types alone nothing is: a new import is in the next program by itself."""
-    found = utilities.sources(program.MODULE)
+    found = utilities.sources(f"{utilities.UTILITIES}.watch.program")
     names = {name.removeprefix(f"{utilities.UTILITIES}.") for name in found}
     assert {"watch.program", "watch.tell", "records.seals", "measure.smi_judge", "measure.kernel_log_judge"} <= names
     assert {"facts", "seal", "index"} & names == set()
-    text = program.text()
+    text = watch.COMPONENT.program.text()
     assert text.startswith("#!/usr/bin/python3 -I\n# Written by gpuwright (role watch).")
+    # A person reads which files are in it.
+    assert {"#   watch/program.py", "#   measure/smi_judge.py"} <= set(text.split("\nimport ")[0].splitlines())
     assert len(text) < 2**20  # up to there a seal compares what is in it, and not only its time
 
 

@@ -22,6 +22,7 @@ FLOORS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("base of a node", ("module_utils.base",)),
     ("what a framework is called and how it is proven", ("module_utils.frameworks",)),
     ("measure", ("module_utils.measure",)),
+    ("programs that stay on a node", ("module_utils.programs",)),
     ("observe", ("module_utils.observe",)),
     ("records of a node", ("module_utils.records",)),
     ("packages", ("module_utils.packages",)),

@@ -42,7 +42,6 @@ ALLOWED = {
     "{{ __nvidia_driver_restore_tasks[gpuwright_plan.package_manager] }}": "a table of the role",
     "{{ __nvidia_driver_lock_tasks[gpuwright_plan.package_manager] }}": "a table of the role",
     "{{ __reboot_tasks[__reboot_work.next] }}": "what follows the decision, by a table of the role",
-    "{{ role_path }}/../../plugins/module_utils/base/{{ item }}": "a loop over names of the role",
     "{{ role_path }}/../../plugins/plugin_utils/monitoring/{{ item.src }}": "names of files of the collection, by its component",
     "{{ __remove_role.role }}": "roles of the collection, by its components",
     "{{ __remove_role.tasks }}": "tasks of these roles, by its components",

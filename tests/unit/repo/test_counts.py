@@ -22,7 +22,7 @@ COUNTED = re.compile(rf" (?:(?!has )[a-z]+ )?(?:{NOUNS})\b")
 LIMIT = re.compile(r"(?:[a-z]\w*\.)?_?[A-Z_]+(?:\.days)?")
 #: Where the number is never one, or the value is none.
 NEVER_ONE = {
-    "plugins/module_utils/base/gpu_metrics.py: len(elements) cards",
+    "plugins/module_utils/programs/gpu_metrics.py: len(elements) cards",
     "plugins/module_utils/measure/fio_json.py: _told(job['total_err']) errors",
     "plugins/module_utils/measure/fio_meaning.py: images images",
     "plugins/module_utils/observe/container_images.py: len(names) images",

@@ -89,7 +89,7 @@ def test_tasks_name_a_component_by_its_role_and_by_what_they_ask_for() -> None:
 def test_a_room_is_called_after_its_component() -> None:
     rooms = (
         "components/watch/wish.py",
-        "components/watch/program.py",
+        "components/watch/apply.py",
         "roles/watch/tasks/work.yml",
         "base/watch_record.py",
     )

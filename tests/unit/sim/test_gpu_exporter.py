@@ -21,8 +21,9 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import card_sample, gpu_exporter, gpu_metrics
-from tests.sim import scenario
+from ansible_collections.gpuwright.node.plugins.module_utils.base import card_sample
+from ansible_collections.gpuwright.node.plugins.module_utils.programs import gpu_exporter
+from tests.sim import bundled, scenario
 from tests.sim.onnode.gpuwright_sim import board, smi
 
 _LABELS = {"gpu", "UUID", "pci_bus_id", "device", "modelName", "Hostname", "DCGM_FI_DRIVER_VERSION"}
@@ -978,11 +979,9 @@ def test_an_address_of_ipv6_is_served() -> None:
 
 @contextlib.contextmanager
 def program(tmp_path: Path, smi_script: str, **more: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
-    """As on a node: the files beside each other, and nothing of ours to import; with its port."""
-    for module in (gpu_exporter, gpu_metrics, card_sample):
-        path = Path(str(module.__file__))
-        source = path.read_text().replace('"/dev/dxg"', '"/dev/null"').replace('_PATH = "', f'_PATH = "{tmp_path}:')
-        (tmp_path / path.name).write_text(source)
+    """As on a node: one file, and nothing of ours to import; with its port."""
+    replaced = {'"/dev/dxg"': '"/dev/null"', '_PATH = "': f'_PATH = "{tmp_path}:'}
+    (tmp_path / "gpu_exporter.py").write_text(bundled.script("monitoring_exporters", replaced))
     (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\n{smi_script}\n")
     (tmp_path / "nvidia-smi").chmod(0o755)
     command = ["/usr/bin/python3", str(tmp_path / "gpu_exporter.py"), "--listen=127.0.0.1:0", "--interval=1"]

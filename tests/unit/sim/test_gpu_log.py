@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import card_sample, gpu_log
+from ansible_collections.gpuwright.node.plugins.module_utils.base import card_sample
+from ansible_collections.gpuwright.node.plugins.module_utils.programs import gpu_log
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components.gpu_log.resolve import MIB_A_CARD_AND_DAY
+from tests.sim import bundled
 
 #: The longest that a card says at full load, in the shape of branch 580; the uuid and the name are made up.
 _FULL = (
@@ -187,17 +189,12 @@ def test_a_day_of_a_card_at_full_load_stays_within_the_stated_size(log: Path) ->
 
 
 def test_the_program_runs_by_itself_from_its_directory(tmp_path: Path) -> None:
-    """As on a node: the two files beside each other, and nothing of ours to import."""
-    for name in ("gpu_log.py", "card_sample.py"):
-        source = Path(gpu_log.__file__).with_name(name).read_text()
-        (tmp_path / name).write_text(
-            source.replace("/var/log/gpuwright", str(tmp_path)).replace('"/dev/dxg"', '"/dev/null"')
-        )
+    """As on a node: one file, and nothing of ours to import."""
+    replaced = {"/var/log/gpuwright": str(tmp_path), '"/dev/dxg"': '"/dev/null"', '_PATH = "': f'_PATH = "{tmp_path}:'}
+    (tmp_path / "gpu_log.py").write_text(bundled.script("gpu_log", replaced))
     smi = tmp_path / "nvidia-smi"
     smi.write_text(f"#!/bin/sh\necho '{_IDLE}'\n")
     smi.chmod(0o755)
-    program = (tmp_path / "card_sample.py").read_text()
-    (tmp_path / "card_sample.py").write_text(program.replace('_PATH = "', f'_PATH = "{tmp_path}:'))
     ended = subprocess.run(
         ["/usr/bin/python3", str(tmp_path / "gpu_log.py"), "--days", "30"],
         capture_output=True,

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import gpu_settings, processes
+from ansible_collections.gpuwright.node.plugins.module_utils.base import processes
 from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi as reader
+from ansible_collections.gpuwright.node.plugins.module_utils.programs import gpu_settings
 from tests.sim import scenario
 from tests.sim.onnode.gpuwright_sim import board, smi
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import mig_layout, processes
+from ansible_collections.gpuwright.node.plugins.module_utils.base import processes
+from ansible_collections.gpuwright.node.plugins.module_utils.programs import mig_layout
 from tests.sim import scenario
 from tests.sim.onnode.gpuwright_sim import mig, smi
 

@@ -25,7 +25,6 @@ from ansible_collections.gpuwright.node.plugins.module_utils.watch import metric
 from ansible_collections.gpuwright.node.plugins.module_utils.watch import program as watching
 from ansible_collections.gpuwright.node.plugins.module_utils.watch import settings as wished
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components.watch import apply as watch
-from ansible_collections.gpuwright.node.plugins.plugin_utils.components.watch import program
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components.watch.resolve import choose
 from ansible_collections.gpuwright.node.plugins.plugin_utils.monitoring.metrics import WATCH
 from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.log import Log
@@ -823,7 +822,7 @@ def test_the_program_runs_by_itself_and_tells(node: Node, tmp_path: Path, python
     place = tmp_path / "elsewhere"
     place.mkdir()
     script = place / "watch.py"
-    script.write_text(program.text().replace("sys.argv[1:])", f"sys.argv[1:], {str(node.tree.root)!r})"))
+    script.write_text(watch.COMPONENT.program.text().replace("sys.argv[1:])", f"sys.argv[1:], {str(node.tree.root)!r})"))
     (place / "json.py").write_text("raise SystemExit('a file beside the program was imported')\n")
     with web(place) as server:
         secret(node, server.address)

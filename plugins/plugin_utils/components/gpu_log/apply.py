@@ -7,7 +7,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import gpu_log, paths
+from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
+from ansible_collections.gpuwright.node.plugins.module_utils.programs import gpu_log
 
 from ...model.plan import Plan
 from ...model.stack import Stack
@@ -25,7 +26,8 @@ TIMER = "gpuwright-gpu-log.timer"
 PROGRAM = f"{paths.PROGRAMS}/gpu_log.py"
 SERVICE_FILE = f"/etc/systemd/system/{SERVICE}"
 TIMER_FILE = f"/etc/systemd/system/{TIMER}"
-FILES = (PROGRAM, programs.SAMPLER, SERVICE_FILE, TIMER_FILE)
+FILES = (PROGRAM, SERVICE_FILE, TIMER_FILE)
+_SCRIPT = programs.Program(NAME, "programs.gpu_log", PROGRAM)
 
 _TURNS = programs.Timed(
     "gpu.log",
@@ -55,7 +57,7 @@ def manages(context: Context) -> Manages:
 
 
 def inputs(context: Context) -> Mapping[str, object]:
-    return {"days": context.stack["gpu_log"]["days"]}
+    return {"days": context.stack["gpu_log"]["days"], "program": _SCRIPT.digest()}
 
 
 # The work of the role
@@ -126,7 +128,8 @@ COMPONENT = Component(
     parts=("gpu_log",),
     touches=TOUCHES,
     units=(SERVICE, TIMER),
-    shares=(programs.SAMPLER,),
+    program=_SCRIPT,
+    outgrown=(programs.SAMPLER,),
     judge=judge,
     steps=STEPS,
 )

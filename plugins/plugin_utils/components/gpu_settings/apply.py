@@ -35,8 +35,7 @@ NAME = "gpu_settings"
 SERVICE = "gpuwright-gpu-settings.service"
 SETTINGS = f"{paths.SETTINGS}/gpu_settings.json"
 PROGRAM = f"{paths.PROGRAMS}/gpu_settings.py"
-#: What the program calls nvidia-smi by.
-CALLS = (mig.PROGRAM, mig.PROCESSES)
+_SCRIPT = programs.Program(NAME, "programs.gpu_settings", PROGRAM)
 UNIT = f"/etc/systemd/system/{SERVICE}"
 #: Watts by which two power limits are the same.
 _SAME_W = 0.5
@@ -56,11 +55,11 @@ def findings(context: Context) -> list[Finding]:
 
 
 def manages(context: Context) -> Manages:
-    return Manages(files=[SETTINGS, PROGRAM, *CALLS, UNIT], services=[SERVICE] if context.runs_here else [])
+    return Manages(files=[SETTINGS, PROGRAM, UNIT], services=[SERVICE] if context.runs_here else [])
 
 
 def inputs(context: Context) -> Mapping[str, object]:
-    return {"cards": context.stack["gpu_settings"]["cards"]}
+    return {"cards": context.stack["gpu_settings"]["cards"], "program": _SCRIPT.digest()}
 
 
 def differences(facts: Facts, stack: Stack) -> list[tuple[str, str, str, str]]:
@@ -150,7 +149,7 @@ def _service_findings(context: Context) -> list[Finding]:
     if not context.runs_here or sections.service(context.facts, SERVICE)["enabled"] == "enabled":
         return []
     reason = "no service brings the settings of the cards back after a boot"
-    return [Finding("configure", reason, files=[SETTINGS, PROGRAM, *CALLS, UNIT], services=[SERVICE])]
+    return [Finding("configure", reason, files=[SETTINGS, PROGRAM, UNIT], services=[SERVICE])]
 
 
 # The work of the role
@@ -294,7 +293,8 @@ COMPONENT = Component(
     parts=("gpu_settings",),
     touches=TOUCHES,
     units=(SERVICE,),
-    shares=CALLS,
+    program=_SCRIPT,
+    outgrown=(mig.PROGRAM, programs.PROCESSES),
     refuse=refuse,
     disturbs=disturbs,
     judge=judge,

@@ -8,7 +8,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypedDict, cast
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, mig_layout, paths
+from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, paths
+from ansible_collections.gpuwright.node.plugins.module_utils.programs import mig_layout
 
 from ...model import sections
 from ...model.in_use import Disturbance
@@ -28,8 +29,7 @@ NAME = "mig"
 SERVICE = "gpuwright-mig.service"
 LAYOUT = f"{paths.SETTINGS}/mig.json"
 PROGRAM = f"{paths.PROGRAMS}/mig_layout.py"
-#: What the program knows by who holds a card.
-PROCESSES = f"{paths.PROGRAMS}/processes.py"
+_SCRIPT = programs.Program(NAME, "programs.mig_layout", PROGRAM)
 UNIT = f"/etc/systemd/system/{SERVICE}"
 #: The toolkit's own unit; without it the toolkit finds the cards by itself.
 _CDI_UNIT = "nvidia-cdi-refresh.service"
@@ -68,11 +68,11 @@ def findings(context: Context) -> list[Finding]:
 
 
 def manages(context: Context) -> Manages:
-    return Manages(files=[LAYOUT, PROGRAM, PROCESSES, UNIT], services=[SERVICE] if context.runs_here else [])
+    return Manages(files=[LAYOUT, PROGRAM, UNIT], services=[SERVICE] if context.runs_here else [])
 
 
 def inputs(context: Context) -> Mapping[str, object]:
-    return {"cards": context.stack["mig"]["cards"]}
+    return {"cards": context.stack["mig"]["cards"], "program": _SCRIPT.digest()}
 
 
 def wrong_cards(facts: Facts, stack: Stack) -> list[tuple[str, str, str]]:
@@ -123,7 +123,7 @@ def _service_findings(context: Context) -> list[Finding]:
     if sections.service(context.facts, SERVICE)["enabled"] == "enabled":
         return []
     reason = "no service brings the MIG layout back after a boot"
-    return [Finding("configure", reason, files=[LAYOUT, PROGRAM, PROCESSES, UNIT], services=[SERVICE])]
+    return [Finding("configure", reason, files=[LAYOUT, PROGRAM, UNIT], services=[SERVICE])]
 
 
 # The work of the role
@@ -248,7 +248,8 @@ COMPONENT = Component(
     parts=("mig",),
     touches=TOUCHES,
     units=(SERVICE,),
-    shares=(PROGRAM, PROCESSES),
+    program=_SCRIPT,
+    outgrown=(programs.PROCESSES,),
     disturbs=disturbs,
     judge=judge,
     take_back=take_back,

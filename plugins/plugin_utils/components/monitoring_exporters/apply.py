@@ -42,6 +42,7 @@ NAME = "monitoring_exporters"
 #: What its role changes.
 TOUCHES = frozenset({"packages", "services"})
 _SOURCES = ("nvidia-cuda", "epel")
+_SCRIPT = programs.Program(NAME, "programs.gpu_exporter", units.PROGRAM)
 #: Whose rules of the firewall are theirs.
 _OWNER: FirewallOwner = "exporters"
 
@@ -145,7 +146,9 @@ def manages(context: Context) -> Manages:
 
 
 def inputs(context: Context) -> Mapping[str, object]:
-    return dict(context.stack["monitoring_exporters"])
+    exporters = context.stack["monitoring_exporters"]
+    ours = [_SCRIPT.digest() for run in units.ours(exporters) if run.program]
+    return {**exporters, "programs": ours}
 
 
 def demands(stack: Stack, wish: Wish) -> list[Demand]:
@@ -175,7 +178,7 @@ class Directory(TypedDict):
 
 
 class ExportersWork(Work, total=False):
-    """What its role does besides. ``directories``: those to make. ``programs``: files of ours that are copied. ``web``: the file of
+    """What its role does besides. ``directories``: those to make. ``programs``: where one of ours is written. ``web``: the file of
     certificate and users, without its users; None where there is none. ``users``: who they are. ``leaves``: units that
     have to end first. ``readers``: those that read what is written. ``waits``: the ports of
     ``address`` that have to open. ``firewall``: commands that open the machine's firewall, and close what is left over.
@@ -203,7 +206,7 @@ def begin(context: Context, plan: Plan) -> ExportersWork:
     drop_ins = [
         str(PurePosixPath(file["path"]).parent)
         for run in runs
-        if not run.programs
+        if not run.program
         for file in run.written
         if not file["path"].endswith(".socket")
     ]
@@ -216,7 +219,7 @@ def begin(context: Context, plan: Plan) -> ExportersWork:
             Directory(path=paths.STATE, mode="0711"),
             *(Directory(path=path, mode="0755") for path in open_to_all),
         ],
-        "programs": [name for run in runs for name in run.programs],
+        "programs": [run.program for run in runs if run.program],
         "web": units.web(exporters) if secured else None,
         "users": list(exporters["users"]) if secured else [],
         "files": [file for run in runs for file in run.written],
@@ -253,7 +256,7 @@ def _ours_of(context: Context, other: units.Run) -> list[str]:
     sealed, seen_here = sections.sealed_stack(context.facts, NAME), context.facts.get("monitoring")
     cards = sealed.get("gpu") or {}
     is_ours = (
-        bool(other.programs)
+        bool(other.program)
         or (seen_here is not None and other.unit in seen_here["drop_ins"])
         or (cards.get("source") == DCGM and not cards.get("adopted"))
     )
@@ -285,7 +288,8 @@ COMPONENT = Component(
     parts=(NAME,),
     touches=TOUCHES,
     units=(UNIT, *units.SOCKETS),
-    shares=(programs.SAMPLER,),
+    program=_SCRIPT,
+    outgrown=(programs.SAMPLER, programs.METRICS),
     demands=demands,
     version_prefixes=version_prefixes,
     # Somebody else may ask the host engine too: it ends with its package alone.

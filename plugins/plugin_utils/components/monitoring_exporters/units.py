@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from .model import Dcgm, Exporter, MonitoringExporters
 
 _UNITS = "/etc/systemd/system"
-#: The programs of our own exporter, which import each other.
-PROGRAMS = ("card_sample.py", "gpu_metrics.py", "gpu_exporter.py")
+#: Our own exporter.
+PROGRAM = f"{paths.PROGRAMS}/gpu_exporter.py"
 #: The one file of certificate and users, for every exporter, and how the copies are called that a service gets. A name alone is looked for
 #: beside the file that has it.
 WEB = f"{paths.SETTINGS}/web.yml"
@@ -55,15 +55,15 @@ _AGAIN = "Restart=always\nRestartSec=10\n"
 @dataclass(frozen=True)
 class Run:
     """An exporter that is ours. ``kind``: what it tells (gpu, node). ``written``: the files that make its units what they are.
-    ``programs``: those of ours that it is. ``needs``: other units that have to run for it. ``packages``: those that it comes with.
-    ``socket``: the unit that holds its port, None where the program opens it itself.
+    ``program``: the one of ours that it is, None where it is a package's. ``needs``: other units that have to run for it.
+    ``packages``: those that it comes with. ``socket``: the unit that holds its port, None where the program opens it itself.
     """
 
     kind: str
     port: int
     unit: str
     written: Sequence[File]
-    programs: Sequence[str] = ()
+    program: str | None = None
     needs: Sequence[str] = ()
     packages: Sequence[str] = ()
     socket: str | None = None
@@ -71,7 +71,7 @@ class Run:
     @property
     def files(self) -> list[str]:
         """All that is written for it alone."""
-        return [*(file["path"] for file in self.written), *(f"{paths.PROGRAMS}/{name}" for name in self.programs)]
+        return [*(file["path"] for file in self.written), *([self.program] if self.program else [])]
 
     @property
     def units(self) -> list[str]:
@@ -183,7 +183,7 @@ def _smi(exporters: MonitoringExporters, port: int, python: str = _PYTHON) -> Ru
         File(path=f"{_UNITS}/{UNIT}", content=content, mode="0644"),
         _socket(exporters, _SMI_SOCKET, UNIT, port),
     ]
-    return Run("gpu", port, UNIT, written, PROGRAMS, socket=_SMI_SOCKET)
+    return Run("gpu", port, UNIT, written, PROGRAM, socket=_SMI_SOCKET)
 
 
 def _dcgm(exporters: MonitoringExporters, port: int, brought: Dcgm | None) -> Run:
@@ -262,7 +262,7 @@ Wants=network-online.target
 [Service]
 Type=notify
 Sockets={_SMI_SOCKET}
-ExecStart={{python}} {paths.PROGRAMS}/gpu_exporter.py {{arguments}}
+ExecStart={{python}} {PROGRAM} {{arguments}}
 {{copies}}{_AGAIN}DynamicUser=yes
 Nice=10
 TimeoutStartSec=60

@@ -141,7 +141,7 @@ def _users(value: object) -> dict[str, str]:
     if value in (*AUTO, {}):
         return {}
     # Imported here: only who names users pays for it.
-    from ansible_collections.gpuwright.node.plugins.module_utils.base import gpu_exporter
+    from ansible_collections.gpuwright.node.plugins.module_utils.programs import gpu_exporter
 
     example = [f"{USERS}: {{prometheus: HASH}}, with the hash that `htpasswd -nBC 10 prometheus` prints"]
     if not isinstance(value, Mapping):

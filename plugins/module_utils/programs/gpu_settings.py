@@ -15,20 +15,13 @@ what it changed), 1 refused, or a card does not answer, 3 ECC changes only with 
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import sys
 import xml.etree.ElementTree as ET
 from typing import Callable, Dict, List, Optional, Tuple, TypedDict
 
-# The programs lie beside each other on the node, and in one package here.
-try:
-    from ansible_collections.gpuwright.node.plugins.module_utils.base import mig_layout as smi_calls
-except ImportError:
-    # Nobody would take back what Python keeps of a program.
-    sys.dont_write_bytecode = True
-    smi_calls = importlib.import_module("mig_layout")
+from ansible_collections.gpuwright.node.plugins.module_utils.programs import mig_layout as smi_calls
 
 # Python 3.8 runs this too: the aliases below are evaluated.
 Runner = Callable[[List[str]], Tuple[int, str]]
@@ -365,7 +358,3 @@ def main(arguments: List[str], smi: Runner = smi_calls.run, records: Optional[Re
         sys.stderr.write("{}\n".format("; ".join(waiting)))
         return PENDING
     return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))

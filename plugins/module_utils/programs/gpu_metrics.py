@@ -10,17 +10,12 @@ nor what is of a MIG instance.
 
 from __future__ import annotations
 
-import importlib
 import re
 import socket
 import xml.etree.ElementTree as ET
 from typing import Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
-# The programs lie beside each other on the node, and in one package here.
-try:
-    from ansible_collections.gpuwright.node.plugins.module_utils.base import card_sample
-except ImportError:
-    card_sample = importlib.import_module("card_sample")
+from ansible_collections.gpuwright.node.plugins.module_utils.base import card_sample
 
 # Python 3.8 runs this too: the aliases below are evaluated.
 #: Of a card's element, a value; None where it is not told.

@@ -14,19 +14,13 @@ from __future__ import annotations
 
 import csv
 import datetime as dt
-import importlib
 import io
 import os
 import re
 import sys
 from typing import Callable, List, Optional, Sequence
 
-# The programs lie beside each other on the node, and in one package here.
-try:
-    from ansible_collections.gpuwright.node.plugins.module_utils.base import card_sample
-except ImportError:
-    sys.dont_write_bytecode = True  # nobody would take away what Python left beside them
-    card_sample = importlib.import_module("card_sample")
+from ansible_collections.gpuwright.node.plugins.module_utils.base import card_sample
 
 DIRECTORY = "/var/log/gpuwright"
 COLUMNS = (
@@ -166,7 +160,3 @@ def main(
     if problem:
         sys.stderr.write(f"<4>no sample: {problem}\n")
     return 1 if problem else 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))

@@ -13,7 +13,7 @@ import time
 import zlib
 from typing import Optional
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import gpu_log
+from ansible_collections.gpuwright.node.plugins.module_utils.programs import gpu_log
 
 #: Bytes of a day that are read. One of eight cards has less than two million.
 MOST = 20 * 1024**2

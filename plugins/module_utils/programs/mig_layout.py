@@ -12,7 +12,6 @@ changes only with a reset of the card or a boot.
 
 from __future__ import annotations
 
-import importlib
 import json
 import re
 import subprocess
@@ -20,13 +19,7 @@ import sys
 import xml.etree.ElementTree as ET
 from typing import Any, Callable, List, Mapping, Optional, Tuple, TypedDict
 
-# The programs lie beside each other on the node, and in one package here.
-try:
-    from ansible_collections.gpuwright.node.plugins.module_utils.base import processes
-except ImportError:
-    # Nobody would take back what Python keeps of a program.
-    sys.dont_write_bytecode = True
-    processes = importlib.import_module("processes")
+from ansible_collections.gpuwright.node.plugins.module_utils.base import processes
 
 # Python 3.8 runs this too: the aliases below are evaluated.
 Answer = Tuple[int, str]
@@ -282,7 +275,3 @@ def main(arguments: list[str]) -> int:
         sys.stderr.write(f"{failed}\n")
         return failed.status
     return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))

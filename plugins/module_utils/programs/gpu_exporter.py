@@ -27,7 +27,6 @@ import base64
 import ctypes
 import hmac
 import http.server
-import importlib
 import io
 import ipaddress
 import json
@@ -43,13 +42,8 @@ import threading
 import time
 from typing import Callable, Dict, List, NamedTuple, NoReturn, Optional, Sequence, Tuple, Union, cast
 
-# The programs lie beside each other on the node, and in one package here.
-try:
-    from ansible_collections.gpuwright.node.plugins.module_utils.base import card_sample, gpu_metrics
-except ImportError:
-    sys.dont_write_bytecode = True  # nobody would take away what Python left beside them
-    gpu_metrics = importlib.import_module("gpu_metrics")
-    card_sample = importlib.import_module("card_sample")
+from ansible_collections.gpuwright.node.plugins.module_utils.base import card_sample
+from ansible_collections.gpuwright.node.plugins.module_utils.programs import gpu_metrics
 
 
 class SettingsError(Exception):
@@ -610,7 +604,3 @@ def main(arguments: Sequence[str]) -> int:
     sys.stderr.flush()
     exporter.keep_on(ready)
     return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
