@@ -77,8 +77,8 @@ log:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import card_sample
 from ansible_collections.gpuwright.node.plugins.module_utils.programs import gpu_log_day
+from ansible_collections.gpuwright.node.plugins.module_utils.smi import csv, run
 
 
 def main() -> None:
@@ -88,13 +88,13 @@ def main() -> None:
     if day is not None and not gpu_log_day.is_day(day):
         module.fail_json(msg="day: expected a day such as 2026-11-27, found {0!r}".format(day))
     cards, problem, log = [], None, None
-    asked = card_sample.now()
+    asked = csv.now()
     try:
         if day is not None:
             log = gpu_log_day.pack(gpu_log_day.read(day))
         else:
-            cards = card_sample.look()
-    except (card_sample.SampleError, gpu_log_day.DayError) as error:
+            cards = csv.look()
+    except (run.SmiError, gpu_log_day.DayError) as error:
         problem = str(error)
     module.exit_json(changed=False, time=asked, cards=cards, problem=problem, log=log)
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import argparse
     from types import ModuleType
 
-    from ansible_collections.gpuwright.node.plugins.module_utils.base.card_sample import Sample
+    from ansible_collections.gpuwright.node.plugins.module_utils.smi.csv import Sample
     from gpuwright.request import Request
     from gpuwright.runner import Outcome
 
@@ -65,25 +65,27 @@ def is_short(host: HostLook) -> bool:
     return host["problem"] is not None or any(card["problem"] is not None for card in host["cards"])
 
 
-def _node() -> tuple[ModuleType, ModuleType]:
-    """The collection's own modules for a sample and for a day: a node answers by the same."""
+def _node() -> tuple[ModuleType, ModuleType, ModuleType]:
+    """The collection's own modules for a sample, for what runs nvidia-smi and for a day: a node answers by the same."""
     paths.make_collection_importable()
-    from ansible_collections.gpuwright.node.plugins.module_utils.base import card_sample
-    from ansible_collections.gpuwright.node.plugins.module_utils.programs import gpu_log_day
 
-    return card_sample, gpu_log_day
+    from ansible_collections.gpuwright.node.plugins.module_utils.programs import gpu_log_day
+    from ansible_collections.gpuwright.node.plugins.module_utils.smi import csv as rows
+    from ansible_collections.gpuwright.node.plugins.module_utils.smi import run
+
+    return rows, run, gpu_log_day
 
 
 def is_day(text: str) -> bool:
     """Whether a text is a day such as 2026-11-27."""
-    return bool(_node()[1].is_day(text))
+    return bool(_node()[2].is_day(text))
 
 
 class Here:
     """The cards of this machine, asked by this process. What hangs is asked once."""
 
     def __init__(self) -> None:
-        self._node, _ = _node()
+        self._rows, self._run, _ = _node()
         self._last: HostLook = {"time": None, "cards": [], "problem": None}
         self._since: str | None = None
         self._held: tuple[int, str | None] | None = None
@@ -95,22 +97,22 @@ class Here:
 
     def __call__(self) -> Look:
         """Look again; while an nvidia-smi lives that could not be killed, no other one is begun."""
-        if self._held is None or self._node.start_of(self._held[0]) != self._held[1]:
+        if self._held is None or self._run.start_of(self._held[0]) != self._held[1]:
             self._held = None
             self._ask()
         return Look({HERE: self._last})
 
     def _ask(self) -> None:
-        asked = self._node.now()
+        asked = self._rows.now()
         try:
-            self._last = {"time": asked, "cards": self._node.look(), "problem": None}
+            self._last = {"time": asked, "cards": self._rows.look(), "problem": None}
             self._since = None
-        except self._node.Hung as hung:
+        except self._run.Hung as hung:
             self._since = self._since or asked
             self._held = None if hung.pid is None else (hung.pid, hung.started)
             alive = f" (process {hung.pid})" if hung.pid is not None else ""
             self._last = {**self._last, "problem": f"no answer since {self._since}: {hung}{alive}"}
-        except self._node.SampleError as error:
+        except self._run.SmiError as error:
             self._since = None
             self._last = {"time": asked, "cards": [], "problem": str(error)}
 
@@ -120,7 +122,7 @@ class Here:
         Raises:
             Failed: there is none.
         """
-        _, node = _node()
+        _, _, node = _node()
         try:
             return parse(HERE, day, node.read(day))
         except node.DayError as error:
@@ -162,7 +164,7 @@ class There:
         record = next((record for name, record in found if name == host), {"problem": "it did not answer"})
         if why or not isinstance(record.get("log"), str):
             raise Failed(f"{host}: {why or record['problem']}", [] if why else [_LOG_HINT])
-        _, node = _node()
+        _, _, node = _node()
         try:
             return parse(host, day, node.unpack(record["log"]))
         except node.DayError as error:

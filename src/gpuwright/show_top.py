@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from ansible_collections.gpuwright.node.plugins.module_utils.base.card_sample import Sample
+    from ansible_collections.gpuwright.node.plugins.module_utils.smi.csv import Sample
     from gpuwright.card_looks import HostLook, Look
 
 #: No card is held back by doing nothing.

@@ -25,7 +25,6 @@ import yaml
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import (
     checks,
-    mig_layout,
     openpgp,
     redact,
     run,
@@ -73,6 +72,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.packages import (
     private_apt,
     wheels,
 )
+from ansible_collections.gpuwright.node.plugins.module_utils.programs import mig_layout
 from ansible_collections.gpuwright.node.plugins.module_utils.watch import nvlink
 from ansible_collections.gpuwright.node.plugins.plugin_utils.health import judge_kernel_log
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules

@@ -90,6 +90,15 @@ def holders(root: str = "/", owner: int = 0) -> Seen:
     return [seen for _pid, seen in looks if not isinstance(seen, bool)], why
 
 
+def of_card(minor: Optional[int]) -> List[str]:
+    """Who holds a card, by the number of its device, any card where that is not told. That nobody can tell who does is a use of it, too."""
+    found, unread = holders()
+    names = [
+        "{name} (pid {pid})".format(**each) for each in found if minor is None or f"nvidia{minor}" in each["devices"]
+    ]
+    return names or ([unread] if unread else [])
+
+
 def in_own_root(pid: int, root: str = "/") -> Optional[bool]:
     """Whether a process has another root directory than this one: it runs in a container or a chroot. None where that cannot be seen."""
     try:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -31,6 +32,8 @@ class Result(NamedTuple):
     """A sentence when the program could not be run or did not end; None when it ended by itself."""
     errno: int | None = None
     """Why it could not be started, as the system numbers it (``errno.ENOENT``); None when it was started."""
+    pid: int | None = None
+    """The process that could not be killed; None where it is gone."""
 
     @property
     def ok(self) -> bool:
@@ -125,7 +128,7 @@ def run(
     except OSError as exc:
         sentence = f"{argv[0]} could not be run: {exc.strerror or exc}"
         return Result(None, "", "", time.monotonic() - start, sentence, exc.errno)
-    error = None
+    error, left = None, None
     try:
         out, err = process.communicate(stdin, timeout=timeout)
     except subprocess.TimeoutExpired:
@@ -135,10 +138,12 @@ def run(
             out, err = process.communicate(timeout=_AFTER_KILL)
         except subprocess.TimeoutExpired:
             error += " and could not be killed (it hangs inside the kernel)"
-            out, err = b"", b""
+            out, err, left = b"", b"", process.pid
     except BaseException:
         _kill(process)
-        process.wait()
+        # What hangs inside the kernel would hold whoever is to end.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_AFTER_KILL)
         raise
     return Result(
         None if error else process.returncode,
@@ -146,4 +151,5 @@ def run(
         err.decode("utf-8", "replace"),
         time.monotonic() - start,
         error,
+        pid=left,
     )

@@ -20,7 +20,7 @@ from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Protocol
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
 from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
-from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi
+from ansible_collections.gpuwright.node.plugins.module_utils.smi import document
 
 LIBRARY = "libcuda.so.1"
 OUT_OF_MEMORY = 2
@@ -289,7 +289,7 @@ class Driver:
         """The place of a device on the PCI bus, in nvidia-smi's spelling."""
         buffer = ctypes.create_string_buffer(64)
         self.call("cuDeviceGetPCIBusId", buffer, 64, device)
-        return smi.normalise_bus_id(buffer.value.decode("ascii", "replace"))
+        return document.normalise_bus_id(buffer.value.decode("ascii", "replace"))
 
 
 def _end_with(seconds: float) -> None:

@@ -10,7 +10,7 @@ import re
 from typing import Dict, List, Optional, Set, TypedDict
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
-from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi
+from ansible_collections.gpuwright.node.plugins.module_utils.smi import document
 
 #: Devices and memory controllers that are told; the largest machines have some hundred bridges.
 MOST_DEVICES = 400
@@ -115,7 +115,7 @@ def _device(host: Host, address: str, role: str) -> Device:
     speed = re.match(r"([0-9]{1,4}(?:\.[0-9]{1,2})?) ?GT/s", host.line(path + "/max_link_speed") or "")
     lanes = host.line(path + "/max_link_width") or ""
     return {
-        "bus_id": smi.normalise_bus_id(address),
+        "bus_id": document.normalise_bus_id(address),
         "role": role,
         "correctable": _sum(counts["correctable"]),
         "nonfatal": _sum(counts["nonfatal"]),

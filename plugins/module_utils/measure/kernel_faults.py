@@ -11,7 +11,8 @@ from __future__ import annotations
 import re
 from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, TypedDict
 
-from ansible_collections.gpuwright.node.plugins.module_utils.measure import kernel_log, smi
+from ansible_collections.gpuwright.node.plugins.module_utils.measure import kernel_log
+from ansible_collections.gpuwright.node.plugins.module_utils.smi import document
 
 #: Distinct faults that are told apart; one is a name of one subject.
 MOST_FAULTS = 200
@@ -315,7 +316,7 @@ def _told(words: str) -> Optional[_Told]:
         return None
     number = int(match.lastgroup[1:])
     subject = match[match.lastindex + 1] if _HAS_SUBJECT[number] else ""
-    return _Told(_ALL[number][0], smi.normalise_bus_id(subject), number >= len(_PATTERNS))
+    return _Told(_ALL[number][0], document.normalise_bus_id(subject), number >= len(_PATTERNS))
 
 
 class _Reader:
@@ -380,7 +381,7 @@ class _Reader:
         self._sentence["message"] = f"{self._sentence['message'].rstrip()} {words[len(_NVRM) :].strip()}"[:_LONGEST]
         place = _BAR.search(words)
         if place and not self._sentence["subject"]:
-            self._belongs(self._sentence, smi.normalise_bus_id(place[1]))
+            self._belongs(self._sentence, document.normalise_bus_id(place[1]))
         return True
 
     def _belongs(self, fault: Fault, subject: str) -> None:
@@ -420,10 +421,10 @@ class _Reader:
             not_started = _NOT_STARTED.match(words)
             if not_started:
                 for fault in self._unnamed:
-                    self._belongs(fault, smi.normalise_bus_id(not_started["card"] or not_started["probed"]))
+                    self._belongs(fault, document.normalise_bus_id(not_started["card"] or not_started["probed"]))
                 self._unnamed = []
             card = _CARD.match(words)
-            self._card = smi.normalise_bus_id(card[1]) if card else self._card
+            self._card = document.normalise_bus_id(card[1]) if card else self._card
 
     def _named(self, told: _Told, words: str) -> Tuple[str, str, str]:
         """Name, subject and message, with what the lines before add."""

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Callable, List, Mapping, Optional
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, words
 from ansible_collections.gpuwright.node.plugins.module_utils.base.ages import AHEAD, MAX_AGE, age, moment
-from ansible_collections.gpuwright.node.plugins.module_utils.base.card_sample import ASLEEP
 from ansible_collections.gpuwright.node.plugins.module_utils.base.view import UP, View, unknown
-from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi, smi_judge, smi_messages
+from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi_judge, smi_messages
+from ansible_collections.gpuwright.node.plugins.module_utils.smi import document
+from ansible_collections.gpuwright.node.plugins.module_utils.smi.run import ASLEEP
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
@@ -89,10 +90,10 @@ def counted(view: View, expected: Expected) -> List[PciGpu]:
     data = view.get("smi.data")
     seen = list((data or {}).get("gpus") or ()) if isinstance(data, Mapping) else []
     models = {str(gpu.get("pci_bus_id")): str(gpu.get("name") or "") for gpu in seen}
-    places = {smi.normalise_bus_id(entry) for entry in ignore}
+    places = {document.normalise_bus_id(entry) for entry in ignore}
 
     def left_alone(gpu: PciGpu) -> bool:
-        place = smi.normalise_bus_id(str(gpu.get("bus_id")))
+        place = document.normalise_bus_id(str(gpu.get("bus_id")))
         return place in places or any(smi_judge.same_model(models.get(place, ""), entry) for entry in ignore)
 
     return [gpu for gpu in view.gpus if not left_alone(gpu)]
@@ -199,7 +200,7 @@ def _smi_expectations(
 ) -> smi_judge.Expected:
     """The caller's expectations, completed by the bus and by the stack."""
     wanted = expected.copy()
-    on_bus = [smi.normalise_bus_id(str(gpu.get("bus_id"))) for gpu in counted(view, expected)]
+    on_bus = [document.normalise_bus_id(str(gpu.get("bus_id"))) for gpu in counted(view, expected)]
     if on_bus and not foreign_driver:
         wanted.setdefault("bus_ids", on_bus)
     if driver and driver.get("minimum"):

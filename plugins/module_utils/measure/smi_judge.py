@@ -29,7 +29,8 @@ from typing import (
 )
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, numeric_version, words
-from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi, smi_brake, smi_messages
+from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi_brake, smi_messages
+from ansible_collections.gpuwright.node.plugins.module_utils.smi import document
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
@@ -123,7 +124,7 @@ def judge(data: SmiData, expected: Expected) -> List[Check]:
     """All checks of one answer.
 
     Args:
-        data: of :func:`smi.parse_xml`.
+        data: of :func:`document.parse_xml`.
         expected: what to hold it against, all optional: ``count``, ``names`` (list), ``bus_ids`` (list, of PCI),
             ``ignore`` (bus ids or models that are left alone), ``driver`` (a version or the beginning of one),
             ``min_driver``, ``pcie_lanes`` (what is right for a slot, by bus id or model, ``all`` for the others), ``pcie_gen``,
@@ -150,7 +151,7 @@ def without_ignored(data: SmiData, ignore: Optional[Sequence[str]]) -> SmiData:
     """The data without the cards that are left alone, by bus id or by model; their number is taken off the attached ones."""
     if not ignore:
         return data
-    places = {smi.normalise_bus_id(str(entry)) for entry in ignore}
+    places = {document.normalise_bus_id(str(entry)) for entry in ignore}
     kept = [
         gpu
         for gpu in data["gpus"]
@@ -230,7 +231,7 @@ def _cards_missing(reason: str, missing: Sequence[str], rest: checks.Rest) -> Ch
 
 def _missing_bus_ids(gpus: Sequence[Card], wanted: Optional[Sequence[str]]) -> List[str]:
     present = {gpu.get("pci_bus_id") for gpu in gpus}
-    return sorted({smi.normalise_bus_id(bus_id) for bus_id in wanted or ()} - present)
+    return sorted({document.normalise_bus_id(bus_id) for bus_id in wanted or ()} - present)
 
 
 def judge_models(gpus: Sequence[Card], expected: Expected) -> Check:
@@ -340,7 +341,7 @@ def _judge_notes(data: SmiData) -> List[Check]:
 def _judge_host_errors(data: SmiData) -> List[Check]:
     """What nvidia-smi could not say of the host as a whole, its ``error_string`` among it."""
     errors: Dict[str, str] = data.get("errors") or {}
-    if all(smi.is_not_applicable(text) for text in errors.values()):
+    if all(document.is_not_applicable(text) for text in errors.values()):
         return _judge_untold(data["gpus"], errors)
     return [_unreadable("smi.readable", errors, "nvidia-smi answers with an error")]
 
@@ -366,7 +367,7 @@ def _unreadable(check_id: str, errors: Mapping[str, str], reason: str, gpu: Opti
     """
     text = "; ".join("{}: {}".format(*item) for item in sorted(errors.items()))
     trouble = smi_messages.from_text(text)
-    if all(smi.of_no_state(path) for path in errors) and (trouble is None or trouble.action == "configure"):
+    if all(document.of_no_state(path) for path in errors) and (trouble is None or trouble.action == "configure"):
         return checks.incomplete(
             check_id,
             measured=len(errors),
@@ -454,7 +455,7 @@ def _of_the_moment(error: Tuple[str, str]) -> bool:
     Azure/azhpc-diagnostics, issue 77). Under load the draw is looked at more than once.
     """
     path, text = error
-    return "power_draw" in path and smi.plain(text).lower() in ("unknown error", "err!")
+    return "power_draw" in path and document.plain(text).lower() in ("unknown error", "err!")
 
 
 def _for(gpu: Card, remedy: str) -> str:
@@ -1320,7 +1321,7 @@ def judge_pcie_width(gpu: Card, expected: Expected, cards: int = 1) -> Check:
 
 def _right_lanes(gpu: Card, lanes: Mapping[str, int]) -> Optional[int]:
     """What an inventory says of a card's slot: by its place before its model, and that before all."""
-    places = {smi.normalise_bus_id(str(key)): count for key, count in lanes.items()}
+    places = {document.normalise_bus_id(str(key)): count for key, count in lanes.items()}
     if gpu["pci_bus_id"] in places:
         return places[gpu["pci_bus_id"]]
     models = [count for key, count in lanes.items() if same_model(str(gpu.get("name") or ""), str(key))]

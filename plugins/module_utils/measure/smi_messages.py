@@ -13,7 +13,8 @@ import re
 from typing import TYPE_CHECKING, Any, Dict, NamedTuple, Optional, Tuple
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
-from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi
+from ansible_collections.gpuwright.node.plugins.module_utils.smi import document
+from ansible_collections.gpuwright.node.plugins.module_utils.smi.run import SmiError
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
@@ -271,7 +272,7 @@ _SEARCHED = 10_000
 
 def from_text(text: str) -> Optional[Trouble]:
     """The trouble that a sentence of nvidia-smi tells of, with the cards that it names; ``None`` when it tells of none that is known."""
-    flat = smi.plain(text if len(text) <= 2 * _SEARCHED else text[:_SEARCHED] + "\n" + text[-_SEARCHED:])
+    flat = document.plain(text if len(text) <= 2 * _SEARCHED else text[:_SEARCHED] + "\n" + text[-_SEARCHED:])
     if not flat:
         return None
     for pattern, trouble in _SENTENCES:
@@ -335,10 +336,10 @@ def read_answer(
     rest: checks.Rest = {"measured": rc, "expected": 0, "unit": "exit status"}
     shown = _text(stdout) + "\n" + _text(stderr)
     data: Optional[SmiData] = None
-    unreadable: Optional[smi.SmiError] = None
+    unreadable: Optional[SmiError] = None
     try:
-        data = smi.parse_xml(stdout)
-    except smi.SmiError as exc:
+        data = document.parse_xml(stdout)
+    except SmiError as exc:
         unreadable = exc
     outside = shown if data is None else "\n".join(data["notes"] + [_text(stderr)])
     trouble = explain(rc, outside, error)

@@ -16,7 +16,8 @@ import re
 from typing import TYPE_CHECKING, List, Mapping, NamedTuple, Optional, Protocol, Sequence, Tuple, TypedDict
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, ownership, run, words
-from ansible_collections.gpuwright.node.plugins.module_utils.measure import cuda_driver, smi
+from ansible_collections.gpuwright.node.plugins.module_utils.measure import cuda_driver
+from ansible_collections.gpuwright.node.plugins.module_utils.smi import document
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
@@ -299,7 +300,7 @@ def judge_kernel(question: Question, answer: run.Result) -> List[Check]:
 
 
 def _judge_card(nvcc: str, step: Step) -> Check:
-    card = smi.normalise_bus_id(step["bus_id"])
+    card = document.normalise_bus_id(step["bus_id"])
     if step["code"]:
         return _trouble(nvcc, card, step["call"], step["code"], step["error"])
     is_right = step["right"] == NUMBERS

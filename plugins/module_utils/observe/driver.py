@@ -262,7 +262,9 @@ def observe(host: Host, arch: str | None, loaded: Mapping[str, LoadedModule], lo
 
 def ask_smi(host: Host, program: str | None) -> Smi | None:
     """The part `smi`. To be called only where the module is loaded: nvidia-smi would load it."""
-    from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi, smi_brake
+    from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi_brake
+    from ansible_collections.gpuwright.node.plugins.module_utils.smi import document
+    from ansible_collections.gpuwright.node.plugins.module_utils.smi.run import SmiError
 
     if not host.live:
         host.unknown("smi", f"nvidia-smi is not run for the tree {host.root}")
@@ -276,20 +278,20 @@ def ask_smi(host: Host, program: str | None) -> Smi | None:
 
     def look() -> SmiData | None:
         try:
-            return smi.parse_xml(ask().out)
-        except smi.SmiError:
+            return document.parse_xml(ask().out)
+        except SmiError:
             return None
 
     result = ask()
     data: SmiData | None = None
     error = result.error
     try:
-        data = smi.parse_xml(result.out)
-    except smi.SmiError as exc:
+        data = document.parse_xml(result.out)
+    except SmiError as exc:
         error = error or _said(result) or str(exc)
         host.unknown("smi.data", error)
     else:
-        data["notes"] += smi.lines(result.err)
+        data["notes"] += document.lines(result.err)
         error = error or ("\n".join(data["notes"]) or _said(result) if result.rc else None)
         smi_brake.settle(data, look)
     return {"rc": result.rc, "seconds": round(result.seconds, 3), "error": error, "data": data}

@@ -42,8 +42,8 @@ import threading
 import time
 from typing import Callable, Dict, List, NamedTuple, NoReturn, Optional, Sequence, Tuple, Union, cast
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import card_sample
 from ansible_collections.gpuwright.node.plugins.module_utils.programs import gpu_metrics
+from ansible_collections.gpuwright.node.plugins.module_utils.smi import run
 
 
 class SettingsError(Exception):
@@ -80,9 +80,9 @@ class Exporter:
     def __init__(
         self,
         interval: float = INTERVAL,
-        smi: card_sample.Runner = card_sample.run,
-        held: Callable[[], Optional[int]] = card_sample.held,
-        loaded: Callable[[], bool] = card_sample.loaded,
+        smi: run.Runner = run.run,
+        held: Callable[[], Optional[int]] = run.held,
+        loaded: Callable[[], bool] = run.loaded,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._interval = interval
@@ -114,13 +114,13 @@ class Exporter:
         begun = self._clock()
         try:
             cards, problem = self._look()
-        except card_sample.Asleep:
+        except run.Asleep:
             # Nothing is wrong, and no value is told.
             problem = None
             self._told = _Told("", begun, self._clock() - begun, up=True)
-        except card_sample.SampleError as error:
+        except run.SmiError as error:
             problem = str(error)
-            if isinstance(error, card_sample.Hung) and error.pid is not None:
+            if isinstance(error, run.Hung) and error.pid is not None:
                 self._stuck = error.pid, error.started
             self._told = self._told._replace(up=False)
         else:
@@ -132,12 +132,12 @@ class Exporter:
 
     def _look(self) -> Tuple[List[gpu_metrics.Card], Optional[str]]:
         if not self._loaded():
-            raise card_sample.SampleError(card_sample.NOT_LOADED)
-        pid = self._stuck[0] if self._stuck and card_sample.start_of(self._stuck[0]) == self._stuck[1] else None
+            raise run.SmiError(run.NOT_LOADED)
+        pid = self._stuck[0] if self._stuck and run.start_of(self._stuck[0]) == self._stuck[1] else None
         self._stuck = self._stuck if pid else None
         pid = pid or self._held()
         if pid is not None:
-            raise card_sample.SampleError(f"nvidia-smi (process {pid}) hangs in the kernel")
+            raise run.SmiError(f"nvidia-smi (process {pid}) hangs in the kernel")
         return gpu_metrics.look(self._smi, self._known)
 
     def page(self) -> bytes:

@@ -20,7 +20,8 @@ import re
 import sys
 from typing import Callable, List, Optional, Sequence
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import card_sample
+from ansible_collections.gpuwright.node.plugins.module_utils.smi import run
+from ansible_collections.gpuwright.node.plugins.module_utils.smi.csv import Sample, now, samples
 
 DIRECTORY = "/var/log/gpuwright"
 COLUMNS = (
@@ -44,7 +45,7 @@ def name_of(day: str) -> str:
     return f"gpu-{day}.csv"
 
 
-def row(timestamp: str, sample: card_sample.Sample) -> List[object]:
+def row(timestamp: str, sample: Sample) -> List[object]:
     """A card's line, in the order of COLUMNS."""
     reasons = sample["throttle"]
     values = [
@@ -114,9 +115,9 @@ def _date(day: str) -> dt.date:
 def turn(
     directory: str,
     days: int,
-    smi: card_sample.Runner,
+    smi: run.Runner,
     clock: Callable[[], str],
-    held: Callable[[], Optional[int]] = card_sample.held,
+    held: Callable[[], Optional[int]] = run.held,
 ) -> Optional[str]:
     """Ask, append, tidy; return why there is no sample. Raises OSError where the log cannot be written."""
     timestamp = clock()
@@ -127,10 +128,10 @@ def turn(
         problem = f"nvidia-smi (process {pid}) hangs in the kernel"
     else:
         try:
-            rows = [row(timestamp, sample) for sample in card_sample.samples(smi)]
-        except card_sample.Asleep as error:
+            rows = [row(timestamp, sample) for sample in samples(smi)]
+        except run.Asleep as error:
             rows = [_noted(timestamp, str(error))]
-        except card_sample.SampleError as error:
+        except run.SmiError as error:
             problem = str(error)
     if problem is not None:
         rows = [_noted(timestamp, problem)]
@@ -141,10 +142,10 @@ def turn(
 
 def main(
     arguments: Sequence[str],
-    smi: card_sample.Runner = card_sample.run,
+    smi: run.Runner = run.run,
     directory: str = DIRECTORY,
-    clock: Callable[[], str] = card_sample.now,
-    loaded: Callable[[], bool] = card_sample.loaded,
+    clock: Callable[[], str] = now,
+    loaded: Callable[[], bool] = run.loaded,
 ) -> int:
     """One turn of the log; what went wrong is told as journald takes it, by its priority (sd-daemon(3))."""
     if len(arguments) != 2 or arguments[0] != "--days" or not re.match(r"^[1-9]\d{0,3}$", arguments[1]):

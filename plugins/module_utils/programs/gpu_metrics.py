@@ -1,7 +1,7 @@
 # Copyright: gpuwright contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """What every card tells by one `nvidia-smi -q -x`, as Prometheus reads it: format 0.0.4, under the names and labels of NVIDIA's
-dcgm-exporter. Imported by gpu_exporter.py, beside which it lies on a node.
+dcgm-exporter. Imported by gpu_exporter.py.
 
 The XML alone has all of it with every driver: a question for CSV fails as a whole where one field is unknown, and has none for a card's
 device. A value that a card does not tell has no line. Not told at all, because nvidia-smi does not: the last Xid and what went over NVLink;
@@ -15,7 +15,7 @@ import socket
 import xml.etree.ElementTree as ET
 from typing import Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import card_sample
+from ansible_collections.gpuwright.node.plugins.module_utils.smi import csv, document, run
 
 # Python 3.8 runs this too: the aliases below are evaluated.
 #: Of a card's element, a value; None where it is not told.
@@ -83,7 +83,7 @@ def _flag(path: str) -> Reading:
     return lambda card: {"Yes": 1.0, "No": 0.0}.get(_said(card, path))
 
 
-_BITS = {name: bit for bit, name in card_sample.REASONS.items()}
+_BITS = {name: bit for bit, name in csv.REASONS.items()}
 
 
 def _reasons(card: ET.Element) -> Optional[float]:
@@ -143,7 +143,12 @@ METRICS: Tuple[Tuple[str, str, str, Reading], ...] = (
         "DCGM_FI_DEV_ENFORCED_POWER_LIMIT",
         "gauge",
         "Power limit that is in force (in W).",
-        _value("W", "gpu_power_readings/current_power_limit", "power_readings/enforced_power_limit"),
+        _value(
+            "W",
+            "gpu_power_readings/current_power_limit",
+            "power_readings/enforced_power_limit",
+            "power_readings/power_limit",
+        ),
     ),
     (_UTIL, "gauge", "GPU utilization (in %).", _value("%", "utilization/gpu_util")),
     ("DCGM_FI_DEV_MEM_COPY_UTIL", "gauge", "Memory utilization (in %).", _value("%", "utilization/memory_util")),
@@ -249,11 +254,6 @@ _LOST_HELP = (
 # A sample
 # --------------------------------------------------------------------------------------------------------------------
 
-_ROOT, _ROOT_END = "<nvidia_smi_log", "</nvidia_smi_log>"
-# Most of the document, and names that users gave their programs.
-_LISTS = re.compile(r"<(supported_clocks|processes|accounted_processes|compute_processes)>.*?</\1>", re.DOTALL)
-_ILLEGAL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
-_AMPERSAND = re.compile(r"&(?!(?:amp|lt|gt|quot|apos|#\d+|#x[0-9a-fA-F]+);)")
 _LOST = re.compile(r"gpu is lost", re.IGNORECASE)
 #: What nvidia-smi says beside its answer of a card that it cannot reach.
 _UNREACHABLE = re.compile(
@@ -265,30 +265,32 @@ _MINOR = re.compile(r"^\d{1,5}$")
 _VERSION = re.compile(r"^\d[\d.]{0,30}$")
 _CONTROL = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 _LONGEST = 120
-_MOST_CHARACTERS = 8 * 1024**2
 _MOST_CARDS = 64
 
 
-def look(smi: card_sample.Runner, known: Known) -> Tuple[List[Card], Optional[str]]:
+def look(smi: run.Runner, known: Known) -> Tuple[List[Card], Optional[str]]:
     """The cards, and what is wrong where nvidia-smi answers for some of them only. ``known`` is brought up to date.
 
-    Raises SampleError where it answers for none, Hung as the runner does.
+    Raises SmiError where it answers for none, Hung as the runner does.
     """
     status, text = smi(["-q", "-x"])
-    start, end = text.find(_ROOT), text.rfind(_ROOT_END)
-    beside = text if start < 0 or end < start else text[:start] + "\n" + text[end + len(_ROOT_END) :]
+    try:
+        described, beside = document.cut_out(text)
+    except run.SmiError as error:
+        described, beside = "", text
+        problem = str(error) if document.is_begun(text) else line(text)
     unreachable = [_place(match) for match in _UNREACHABLE.findall(beside)][:_MOST_CARDS]
-    if start >= 0 and end > start:
-        return _cards(_document(text[start : end + len(_ROOT_END)]), unreachable, known), None
+    if described:
+        return _cards(document.tree(described, lists=False), unreachable, known), None
     if not unreachable:
-        raise card_sample.SampleError(line(text) or f"nvidia-smi ended with status {status} and said nothing")
+        raise run.SmiError(problem or f"nvidia-smi ended with status {status} and said nothing")
     # A question for CSV goes on behind a card that is lost.
     of_host = {"Hostname": socket.gethostname()}
     try:
-        rows = [row for row in card_sample.samples(smi) if not row["problem"]]
-    except card_sample.Hung:
+        rows = [row for row in csv.samples(smi) if not row["problem"]]
+    except run.Hung:
         raise
-    except card_sample.SampleError:
+    except run.SmiError:
         rows = []
     cards = [_of_row(row, known, of_host) for row in rows]
     told = {card.labels["pci_bus_id"] for card in cards}
@@ -309,24 +311,13 @@ def _place(text: str) -> str:
     return f"{int(match.group(1), 16):08X}:{match.group(2)}" if match else ""
 
 
-def _document(text: str) -> ET.Element:
-    if len(text) > _MOST_CHARACTERS:
-        raise card_sample.SampleError(f"nvidia-smi printed {len(text)} characters, more than any real answer has")
-    # No DTD stands before the root as it is cut out here, so there is no entity to be resolved.
-    body = _AMPERSAND.sub("&amp;", _ILLEGAL.sub("?", _LISTS.sub("", text)))
-    try:
-        return ET.fromstring(body)  # noqa: S314 - nvidia-smi's own words, and no DTD
-    except ET.ParseError as error:
-        raise card_sample.SampleError(f"the XML of nvidia-smi cannot be read: {error}") from None
-
-
 def _cards(root: ET.Element, unreachable: Sequence[str], known: Known) -> List[Card]:
-    elements = root.findall("gpu")
+    elements = document.cards(root)
     attached = _number(_said(root, "attached_gpus"), "")
     if len(elements) > min(_MOST_CARDS, _MOST_CARDS if attached is None else attached):
-        raise card_sample.SampleError(f"nvidia-smi describes {len(elements)} cards, more than are there")
+        raise run.SmiError(f"nvidia-smi describes {len(elements)} cards, more than are there")
     if not elements and not unreachable:
-        raise card_sample.SampleError("nvidia-smi describes no card")
+        raise run.SmiError("nvidia-smi describes no card")
     driver = _said(root, "driver_version")
     of_host = {
         "Hostname": socket.gethostname(),
@@ -337,7 +328,7 @@ def _cards(root: ET.Element, unreachable: Sequence[str], known: Known) -> List[C
         # A card on no bus keeps its position.
         place = _place(_said(element, "pci/pci_bus_id")) or _place(element.get("id") or "") or f"{position:08d}"
         if place in found:
-            raise card_sample.SampleError(f"nvidia-smi describes the card {place} twice")
+            raise run.SmiError(f"nvidia-smi describes the card {place} twice")
         found[place] = _card(element, place, of_host, known)
     for place, card in found.items():
         known[place] = card.labels
@@ -379,7 +370,7 @@ def _card(element: ET.Element, place: str, of_host: Dict[str, str], known: Known
     return Card(labels, {} if lost else told, lost)
 
 
-def _of_row(row: card_sample.Sample, known: Known, of_host: Dict[str, str]) -> Card:
+def _of_row(row: csv.Sample, known: Known, of_host: Dict[str, str]) -> Card:
     """A card by its row of CSV, with the labels that it is known by."""
     uuid, index = row["uuid"] or "", row["index"]
     place = next((place for place, labels in known.items() if uuid and labels["UUID"] == uuid), None)

@@ -19,24 +19,21 @@ import json
 import os
 import sys
 import xml.etree.ElementTree as ET
-from typing import Callable, Dict, List, Optional, Tuple, TypedDict
+from typing import TYPE_CHECKING, Dict, List, Optional, Tuple, TypedDict
 
-from ansible_collections.gpuwright.node.plugins.module_utils.programs import mig_layout as smi_calls
+from ansible_collections.gpuwright.node.plugins.module_utils.base import processes
+from ansible_collections.gpuwright.node.plugins.module_utils.measure.card_wishes import Settings
+from ansible_collections.gpuwright.node.plugins.module_utils.smi import document
+from ansible_collections.gpuwright.node.plugins.module_utils.smi.run import Runner, SmiError, answered, change
 
-# Python 3.8 runs this too: the aliases below are evaluated.
-Runner = Callable[[List[str]], Tuple[int, str]]
+if TYPE_CHECKING:
+    from ansible_collections.gpuwright.node.plugins.module_utils.facts import Card
 
 
-class Wished(TypedDict, total=False):
+class Wished(Settings, total=False):
     """A card and its settings, as in the file."""
 
     bus_id: str
-    power_limit: Optional[float]
-    clocks: Optional[List[int]]
-    application_clocks: Optional[List[int]]
-    ecc: Optional[bool]
-    compute_mode: Optional[str]
-    persistence: Optional[bool]
 
 
 class Power(TypedDict):
@@ -62,7 +59,7 @@ class State(TypedDict):
     compute_mode: Optional[str]
     persistence: Optional[bool]
     processes: int
-    minor: Optional[str]
+    minor: Optional[int]
 
 
 FAILED, PENDING = 1, 3
@@ -75,7 +72,7 @@ BEFORE = "/var/lib/gpuwright/gpu_settings.json"
 DEFAULT_MODE = "Default"
 
 
-class SettingsError(Exception):
+class SettingsError(SmiError):
     """A card cannot have its settings; `changed` is what others were brought to."""
 
     def __init__(self, text: str, changed: Optional[List[str]] = None) -> None:
@@ -116,39 +113,43 @@ class Records:
 
 def observe(smi: Runner) -> Dict[str, State]:
     """What each card has and offers, by bus id."""
-    cards: Dict[str, State] = {}
-    for gpu in smi_calls.described(smi).findall("gpu"):
-        power = gpu.find("gpu_power_readings")
-        power = gpu.find("power_readings") if power is None else power
-        cards[(gpu.get("id") or "").upper()] = {
-            "power": {
-                "current": _limit(power, "current"),
-                "requested": _limit(power, "requested"),
-                "default": _limit(power, "default"),
-                "min": _limit(power, "min"),
-                "max": _limit(power, "max"),
-            },
-            "clocks_max": _number(gpu.findtext("max_clocks/sm_clock")),
-            "application_clocks": _pair(gpu, "applications_clocks"),
-            "application_default": _pair(gpu, "default_applications_clocks"),
-            "supported": {
-                _number(memory.findtext("value")): [
-                    _number(each.text) for each in memory.findall("supported_graphics_clock")
-                ]
-                for memory in gpu.findall("supported_clocks/supported_mem_clock")
-            },
-            "ecc": _flag(gpu.findtext("ecc_mode/current_ecc")),
-            "ecc_pending": _flag(gpu.findtext("ecc_mode/pending_ecc")),
-            "compute_mode": gpu.findtext("compute_mode"),
-            "persistence": _flag(gpu.findtext("persistence_mode")),
-            "processes": len(gpu.findall("processes/process_info")),
-            "minor": gpu.findtext("minor_number"),
-        }
-    return cards
+    root = document.described(smi)
+    return {
+        card["pci_bus_id"]: _state(card, element)
+        for card, element in ((document.card(index, each), each) for index, each in enumerate(document.cards(root)))
+    }
 
 
-def _limit(power: Optional[ET.Element], name: str) -> Optional[float]:
-    return None if power is None else _number(power.findtext(name + "_power_limit"))
+def _state(card: Card, element: ET.Element) -> State:
+    """What the reader of a card tells, and what nobody else asks of it."""
+    clocks = card["clocks"]
+    requested = (
+        element.findtext(f"{group}/requested_power_limit") for group in ("gpu_power_readings", "power_readings")
+    )
+    return {
+        "power": {
+            "current": card["power_limit_w"],
+            "requested": _number(next(filter(None, requested), None)),
+            "default": card["power_default_limit_w"],
+            "min": card["power_min_limit_w"],
+            "max": card["power_max_limit_w"],
+        },
+        "clocks_max": clocks["sm_max_mhz"],
+        "application_clocks": _pair(clocks["application_memory_mhz"], clocks["application_sm_mhz"]),
+        "application_default": _pair(clocks["default_memory_mhz"], clocks["default_sm_mhz"]),
+        "supported": {
+            _number(memory.findtext("value")): [
+                _number(each.text) for each in memory.findall("supported_graphics_clock")
+            ]
+            for memory in element.findall("supported_clocks/supported_mem_clock")
+        },
+        "ecc": card["ecc"]["mode"],
+        "ecc_pending": card["ecc"]["pending"],
+        "compute_mode": card["compute_mode"],
+        "persistence": card["persistence_mode"],
+        "processes": len(card["processes"]),
+        "minor": card["minor_number"],
+    }
 
 
 def _number(text: Optional[str]) -> Optional[float]:
@@ -158,14 +159,9 @@ def _number(text: Optional[str]) -> Optional[float]:
         return None
 
 
-def _pair(gpu: ET.Element, tag: str) -> Optional[List[float]]:
+def _pair(memory: Optional[float], graphics: Optional[float]) -> Optional[List[float]]:
     """Memory's and multiprocessors' clock; None where the card has no such clocks (any more)."""
-    memory, graphics = _number(gpu.findtext(tag + "/mem_clock")), _number(gpu.findtext(tag + "/graphics_clock"))
     return None if memory is None or graphics is None else [memory, graphics]
-
-
-def _flag(text: Optional[str]) -> Optional[bool]:
-    return {"Enabled": True, "Disabled": False}.get(text or "")
 
 
 def obstacle(state: State, card: Wished) -> Optional[str]:
@@ -216,7 +212,7 @@ def apply(cards: List[Wished], smi: Runner, records: Records) -> Tuple[List[str]
         bus_id = str(card["bus_id"]).upper()
         try:
             told, waits = _Card(smi, bus_id, there[bus_id], records).bring(card)
-        except smi_calls.LayoutError as exc:
+        except SmiError as exc:
             failed.append(f"{bus_id}: {exc}")
             continue
         changed += [f"{bus_id}: {text}" for text in told]
@@ -258,7 +254,7 @@ class _Card:
         return [text for text in told if text], waits
 
     def _set(self, *argv: str) -> None:
-        smi_calls.asked(self.smi, ["-i", self.bus_id, *argv])
+        answered(self.smi, ["-i", self.bus_id, *argv])
 
     def _ecc(self, wished: Optional[bool]) -> Tuple[Optional[str], Optional[str]]:
         now, pending = self.state["ecc"], self.state["ecc_pending"]
@@ -283,7 +279,7 @@ class _Card:
 
     def _reset(self, on: bool) -> bool:
         """Whether a reset brought ECC to what is wished. A card that somebody uses is not reset."""
-        if self.state["processes"] or smi_calls.held(self.state["minor"]):
+        if self.state["processes"] or processes.of_card(self.state["minor"]):
             return False
         self.smi(["--gpu-reset", "-i", self.bus_id])
         self.state = observe(self.smi).get(self.bus_id, self.state)
@@ -338,14 +334,14 @@ class _Card:
         return f"the compute mode is {mode}"
 
 
-def main(arguments: List[str], smi: Runner = smi_calls.run, records: Optional[Records] = None) -> int:
+def main(arguments: List[str], smi: Runner = change, records: Optional[Records] = None) -> int:
     """Apply a file of settings."""
     try:
         with open(arguments[0], encoding="utf-8") as stream:
             cards = json.load(stream)["cards"]
         changed, waiting = apply(cards, smi, records or Records())
-    except (SettingsError, smi_calls.LayoutError) as exc:
-        for line in exc.changed:
+    except SmiError as exc:
+        for line in exc.changed if isinstance(exc, SettingsError) else ():
             sys.stdout.write(f"changed {line}\n")
         sys.stderr.write(f"{exc}\n")
         return FAILED

@@ -14,16 +14,12 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
-import xml.etree.ElementTree as ET
-from typing import Any, Callable, List, Mapping, Optional, Tuple, TypedDict
+from typing import Any, List, Mapping, Optional, TypedDict
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import processes
-
-# Python 3.8 runs this too: the aliases below are evaluated.
-Answer = Tuple[int, str]
-Runner = Callable[[List[str]], Answer]
+from ansible_collections.gpuwright.node.plugins.module_utils.smi import document
+from ansible_collections.gpuwright.node.plugins.module_utils.smi.run import Runner, SmiError, answered, change
 
 
 class Wished(TypedDict):
@@ -40,23 +36,18 @@ class State(TypedDict):
     pending: bool | None
     profiles: List[str] | None
     busy: List[str]
-    minor: Optional[str]
+    minor: Optional[int]
 
 
 FAILED, BUSY, PENDING = 1, 2, 3
 _CARD = re.compile(r"^GPU \d+: .*\(UUID: (GPU-[0-9a-f-]+)\)")
 _INSTANCE = re.compile(r"^\s+MIG (\S+)\s+Device\s+\d+:")
-_SECONDS = 120
-# nvidia-smi's document; warnings of the driver stand before and after it.
-_DOCUMENT, _DOCUMENT_END = "<nvidia_smi_log", "</nvidia_smi_log>"
-_AMPERSAND = re.compile(r"&(?!(?:amp|lt|gt|quot|apos|#\d+|#x[0-9a-fA-F]+);)")
-_CONTROL = re.compile("[\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f]")
 _DESKTOP = "G"
 # What nvidia-smi says where there is nothing to destroy.
 _NOTHING = "Not Found"
 
 
-class LayoutError(Exception):
+class LayoutError(SmiError):
     """A card cannot be brought to its layout; `status` is the program's exit status, `changed` what other cards were brought to."""
 
     def __init__(self, text: str, status: int, changed: List[str] | None = None) -> None:
@@ -82,88 +73,22 @@ def parse_list(text: str) -> dict[str, list[str]]:
     return found
 
 
-def run(argv: list[str]) -> Answer:
-    """Exit status and output of nvidia-smi; its warnings stand behind the output, not in the midst of it."""
-    try:
-        # run_command, which sanity wants here, belongs to a module object; this is a program of its own on the node.
-        done = subprocess.run(  # pylint: disable=ansible-bad-function
-            ["nvidia-smi", *argv],
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            timeout=_SECONDS,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as exc:
-        return FAILED, f"nvidia-smi could not be run: {exc}"
-    return done.returncode, done.stdout + done.stderr
-
-
-def asked(smi: Runner, argv: list[str]) -> str:
-    """Output of nvidia-smi. Raises LayoutError where it fails."""
-    status, text = smi(argv)
-    if status != 0:
-        raise LayoutError("nvidia-smi {} failed ({}): {}".format(" ".join(argv), status, text.strip()), FAILED)
-    return text
-
-
 def observe(smi: Runner) -> dict[str, State]:
     """State of each card by bus id: `current` and `pending` (None where it knows no MIG), `profiles` (None where the list has no row of
     the card), `busy` (names of processes that compute: all but those of the desktop), `minor` (number of its device).
     """
     listed = parse_list(smi(["-L"])[1])
     cards: dict[str, State] = {}
-    for gpu in described(smi).findall("gpu"):
-        names = [
-            info.findtext("process_name") or "?"
-            for info in gpu.findall("processes/process_info")
-            if (info.findtext("type") or "").strip() != _DESKTOP
-        ]
-        cards[(gpu.get("id") or "").upper()] = {
-            "current": _flag(gpu.findtext("mig_mode/current_mig")),
-            "pending": _flag(gpu.findtext("mig_mode/pending_mig")),
-            "profiles": listed.get(gpu.findtext("uuid") or ""),
-            "busy": names,
-            "minor": gpu.findtext("minor_number"),
+    for index, element in enumerate(document.cards(document.described(smi))):
+        card = document.card(index, element)
+        cards[card["pci_bus_id"]] = {
+            "current": card["mig"]["current"],
+            "pending": card["mig"]["pending"],
+            "profiles": listed.get(card["uuid"] or ""),
+            "busy": [each["name"] or "?" for each in card["processes"] if each["type"] != _DESKTOP],
+            "minor": card["minor_number"],
         }
     return cards
-
-
-def described(smi: Runner) -> ET.Element:
-    """The document of nvidia-smi -q -x. It ends with an error where one card is lost, and describes the others. Raises LayoutError."""
-    argv = ["-q", "-x"]
-    status, text = smi(argv)
-    if status != 0 and _DOCUMENT not in text:
-        raise LayoutError("nvidia-smi {} failed ({}): {}".format(" ".join(argv), status, text.strip()), FAILED)
-    return document(text)
-
-
-def document(text: str) -> ET.Element:
-    """What nvidia-smi -q -x describes, without what stands around it. Raises LayoutError."""
-    start, end = text.find(_DOCUMENT), text.rfind(_DOCUMENT_END)
-    if start < 0 or end < start:
-        raise LayoutError(f"nvidia-smi -q -x gave no XML: {text.strip()[:200]!r}", FAILED)
-    # Names of processes are not always escaped.
-    body = _CONTROL.sub("?", _AMPERSAND.sub("&amp;", text[start : end + len(_DOCUMENT_END)]))
-    try:
-        return ET.fromstring(body)  # noqa: S314 - nvidia-smi's own words
-    except ET.ParseError as exc:
-        raise LayoutError(f"nvidia-smi -q -x gave no XML: {exc}", FAILED) from exc
-
-
-def held(minor: Optional[str]) -> List[str]:
-    """Who holds a card, by the number of its device, any card where that is not told. That nobody can tell who does is a use of it, too."""
-    found, unread = processes.holders()
-    names = [
-        "{name} (pid {pid})".format(**each)
-        for each in found
-        if minor is None or not minor.isdigit() or f"nvidia{minor}" in each["devices"]
-    ]
-    return names or ([unread] if unread else [])
-
-
-def _flag(text: str | None) -> bool | None:
-    return {"Enabled": True, "Disabled": False}.get(text or "")
 
 
 def is_right(state: Mapping[str, Any], wished: list[str]) -> bool:
@@ -173,7 +98,7 @@ def is_right(state: Mapping[str, Any], wished: list[str]) -> bool:
     return bool(state["current"]) and state["profiles"] is not None and sorted(state["profiles"]) == sorted(wished)
 
 
-def apply(cards: List[Wished], smi: Runner = run) -> list[str]:
+def apply(cards: List[Wished], smi: Runner = change) -> list[str]:
     """Bring the cards to their layout; what was changed, in words. Refused as a whole, before the first change, where one of the
     cards to change computes. Raises LayoutError, after the others were brought to theirs where one card cannot be.
     """
@@ -189,7 +114,7 @@ def apply(cards: List[Wished], smi: Runner = run) -> list[str]:
         if obstacle or state is None:
             failed.append(LayoutError(obstacle, FAILED))
             continue
-        uses = state["busy"] or held(state["minor"])
+        uses = state["busy"] or processes.of_card(state["minor"])
         if uses:
             text = "the card {} computes ({}); its layout is not changed under that".format(bus_id, ", ".join(uses))
             raise LayoutError(text, BUSY)
@@ -220,6 +145,8 @@ def _attempt(smi: Runner, bus_id: str, state: State, wished: list[str]) -> str |
         return _bring(smi, bus_id, state, wished)
     except LayoutError as exc:
         return exc
+    except SmiError as exc:
+        return LayoutError(str(exc), FAILED)
 
 
 def _bring(smi: Runner, bus_id: str, state: State, wished: list[str]) -> str:
@@ -229,7 +156,7 @@ def _bring(smi: Runner, bus_id: str, state: State, wished: list[str]) -> str:
         _switch(smi, bus_id, bool(wished))
     if not wished:
         return f"{bus_id}: MIG is off"
-    asked(smi, ["mig", "-cgi", ",".join(wished), "-C", "-i", bus_id])
+    answered(smi, ["mig", "-cgi", ",".join(wished), "-C", "-i", bus_id])
     return "{}: {}".format(bus_id, ", ".join(wished))
 
 
@@ -243,7 +170,7 @@ def _clear(smi: Runner, bus_id: str) -> None:
 
 def _switch(smi: Runner, bus_id: str, on: bool) -> None:
     """Switch the mode. Where a client holds the card it waits for a reset, which is tried, or for a boot."""
-    said = asked(smi, ["-i", bus_id, "-mig", "1" if on else "0"])
+    said = answered(smi, ["-i", bus_id, "-mig", "1" if on else "0"])
     if _mode(smi, bus_id) == on:
         return
     smi(["--gpu-reset", "-i", bus_id])
@@ -266,6 +193,8 @@ def main(arguments: list[str]) -> int:
         changed, failed = apply(cards), None
     except LayoutError as exc:
         changed, failed = exc.changed, exc
+    except SmiError as exc:
+        changed, failed = [], LayoutError(str(exc), FAILED)
     except (OSError, ValueError, KeyError, IndexError) as exc:
         sys.stderr.write(f"the layout could not be read: {exc}\n")
         return FAILED

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Dict, Iterable, List, Mapping, NamedTuple, Opt
 from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, numeric_version, paths, versions
 from ansible_collections.gpuwright.node.plugins.module_utils.base.ages import moment
 from ansible_collections.gpuwright.node.plugins.module_utils.base.view import View
-from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi
+from ansible_collections.gpuwright.node.plugins.module_utils.smi import document
 from ansible_collections.gpuwright.node.plugins.module_utils.watch import judge
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ def _card(check: Check, view: View) -> str:
         return index.group(1)
     if ":" not in told:
         return told
-    place = smi.normalise_bus_id(told)
+    place = document.normalise_bus_id(told)
     data = view.get("smi.data") or {}
     return next((str(card["index"]) for card in data.get("gpus") or () if card["pci_bus_id"] == place), told)
 

@@ -14,13 +14,14 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import card_sample, paths
+from ansible_collections.gpuwright.node.plugins.module_utils.base import paths
 from ansible_collections.gpuwright.node.plugins.module_utils.base import run as running
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.base.run import Result
 from ansible_collections.gpuwright.node.plugins.module_utils.measure import kernel_log
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import machine
 from ansible_collections.gpuwright.node.plugins.module_utils.records import run_lock, seals
+from ansible_collections.gpuwright.node.plugins.module_utils.smi import run
 from ansible_collections.gpuwright.node.plugins.module_utils.watch import (
     judge,
     metrics,
@@ -173,9 +174,9 @@ def run_unless_held(argv: List[str], timeout: float = machine.TIMEOUT) -> Result
     answer is that.
     """
     asks = argv[0].rpartition("/")[2] == _SMI
-    if asks and card_sample.asleep():
-        return Result(None, "", "", 0.0, card_sample.ASLEEP)
-    pid = card_sample.held() if asks else None
+    if asks and run.asleep():
+        return Result(None, "", "", 0.0, run.ASLEEP)
+    pid = run.held() if asks else None
     if pid is not None:
         return Result(None, "", "", 0.0, f"an nvidia-smi (process {pid}) hangs in the kernel")
     return running.run(argv, timeout=timeout)

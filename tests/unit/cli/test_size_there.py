@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import card_sample
+from ansible_collections.gpuwright.node.plugins.module_utils.smi import run
 from gpuwright import size_there
 from gpuwright.card_looks import Look
 from gpuwright.sizing import memory
@@ -64,7 +64,7 @@ def test_cards_that_differ_are_answered_for_each(gpuwright: Callable[..., Any], 
 def test_a_machine_without_a_driver_or_with_a_card_that_nobody_knows_is_no_success(
     gpuwright: Callable[..., Any], machine: Machine
 ) -> None:
-    machine.answers = [card_sample.SampleError(card_sample.NOT_LOADED), [sample(name="NVIDIA Q9000")], [LOST]]
+    machine.answers = [run.SmiError(run.NOT_LOADED), [sample(name="NVIDIA Q9000")], [LOST]]
     problems = []
     for _turn in range(3):
         done = gpuwright("size", "7B", "--here", "--json")

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import card_sample
 from ansible_collections.gpuwright.node.plugins.module_utils.programs import gpu_log, gpu_log_day
+from ansible_collections.gpuwright.node.plugins.module_utils.smi import csv, run
 from gpuwright import braille, card_looks, console, day_plot, show_top
 from tests.unit.cli.conftest import FakeAnsible, event
 
@@ -73,8 +73,8 @@ class Machine:
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     made = Machine()
-    monkeypatch.setattr(card_sample, "look", made.look)
-    monkeypatch.setattr(card_sample, "now", lambda: NOW)
+    monkeypatch.setattr(csv, "look", made.look)
+    monkeypatch.setattr(csv, "now", lambda: NOW)
     return made
 
 
@@ -128,7 +128,7 @@ def test_json_is_one_document_with_every_value(gpuwright: Callable[..., Any], ma
 
 
 def test_without_a_driver_it_says_what_to_do(gpuwright: Callable[..., Any], machine: Machine) -> None:
-    machine.answers = [card_sample.SampleError(card_sample.NOT_LOADED)]
+    machine.answers = [run.SmiError(run.NOT_LOADED)]
     done = gpuwright("top")
     assert done.code == 1
     assert "no NVIDIA driver is loaded" in done.err
@@ -141,7 +141,7 @@ def test_without_a_driver_it_says_what_to_do(gpuwright: Callable[..., Any], mach
 
 def test_a_call_that_hangs_in_the_kernel_is_not_asked_again_and_the_last_sample_stays(machine: Machine) -> None:
     pid = os.getpid()
-    hung = card_sample.Hung("nvidia-smi did not answer within 20 s", pid, card_sample.start_of(pid))
+    hung = run.Hung("nvidia-smi did not answer within 20 s", pid, run.start_of(pid))
     machine.answers = [[sample()], hung, [sample(temperature=40.0)]]
     here = card_looks.Here()
     assert here().whole
@@ -154,8 +154,8 @@ def test_a_call_that_hangs_in_the_kernel_is_not_asked_again_and_the_last_sample_
 
 
 def test_what_was_killed_is_asked_again(machine: Machine) -> None:
-    hung = card_sample.Hung("nvidia-smi did not answer within 20 s", 2**22 + 1, "1")
-    machine.answers = [hung, card_sample.Hung("again"), [sample()]]
+    hung = run.Hung("nvidia-smi did not answer within 20 s", 2**22 + 1, "1")
+    machine.answers = [hung, run.Hung("again"), [sample()]]
     here = card_looks.Here()
     assert not here().whole
     assert here.hangs

@@ -10,8 +10,9 @@ import pytest
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
-from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi, smi_judge
+from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi_judge
 from ansible_collections.gpuwright.node.plugins.module_utils.observe.machine import observe
+from ansible_collections.gpuwright.node.plugins.module_utils.smi.document import parse_xml
 from ansible_collections.gpuwright.node.plugins.plugin_utils import gate
 from tests.sim import scenario, settings, tree
 from tests.unit.gate import honest
@@ -78,7 +79,7 @@ def test_what_is_observed_of_every_simulated_machine_comes_through(
     "path", sorted((Path(__file__).parents[1] / "prove/fixtures").glob("*.xml")), ids=lambda path: path.stem
 )
 def test_what_real_cards_say_comes_through(path: Path) -> None:
-    data = smi.parse_xml(path.read_bytes())
+    data = parse_xml(path.read_bytes())
     facts = honest.provisioned(smi={"rc": 0, "seconds": 0.8, "error": None, "data": data})
     assert admitted(honest.said(facts))["facts"] == facts
     judged = {key: data[key] for key in ("driver_version", "cuda_version", "attached_gpus", "gpus")}
@@ -225,14 +226,14 @@ def test_a_value_that_breaks_the_rules_is_named_in_one_sentence(path: str, value
     ],
 )
 def test_a_card_of_which_a_measurement_is_missing_or_no_number_is_refused(path: str, value: Any, told: str) -> None:
-    data = smi.parse_xml((Path(__file__).parents[1] / "prove/fixtures/h100_580.xml").read_bytes())
+    data = parse_xml((Path(__file__).parents[1] / "prove/fixtures/h100_580.xml").read_bytes())
     said = {**data, "gpus": [{**data["gpus"][0], path: value}, *data["gpus"][1:]]}
     assert told in refused(changed("smi", {"rc": 0, "seconds": 0.8, "error": None, "data": said}))
 
 
 def test_each_group_of_a_card_is_asked_for_with_every_value_that_is_always_told() -> None:
     document = "<nvidia_smi_log><attached_gpus>1</attached_gpus><gpu id='00000000:01:00.0'/></nvidia_smi_log>"
-    (card,) = smi.parse_xml(document)["gpus"]
+    (card,) = parse_xml(document)["gpus"]
     groups = {key: set(value) for key, value in card.items() if key != "errors" and isinstance(value, dict)}
     schema = json.loads(ANSWERS.read_text())["$defs"]["card"]
     assert set(card) == set(schema["required"])

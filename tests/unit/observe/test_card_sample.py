@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import card_sample
 from ansible_collections.gpuwright.node.plugins.module_utils.programs import gpu_log_day
+from ansible_collections.gpuwright.node.plugins.module_utils.smi import csv, run
 from ansible_collections.gpuwright.node.plugins.modules import card_sample as module
 from ansible_collections.gpuwright.node.plugins.plugin_utils import gate
 from tests.unit.modules import run_module
@@ -25,7 +25,7 @@ LOST = "Unable to determine the device handle for GPU0000:02:00.0: Unknown Error
 UNKNOWN = "1, " + ", ".join(["[Unknown Error]"] * 9)
 
 
-def answering(*answers: tuple[int, str]) -> tuple[card_sample.Runner, list[str]]:
+def answering(*answers: tuple[int, str]) -> tuple[run.Runner, list[str]]:
     """An nvidia-smi that answers one after another, and what it was asked."""
     asked: list[str] = []
 
@@ -37,7 +37,7 @@ def answering(*answers: tuple[int, str]) -> tuple[card_sample.Runner, list[str]]
 
 
 def test_two_cards_are_read_with_every_value() -> None:
-    first, second = card_sample.parse(f"{FIRST}\n{SECOND}\n")
+    first, second = csv.parse(f"{FIRST}\n{SECOND}\n")
     assert first == {
         "index": 0,
         "name": "NVIDIA H100 80GB HBM3",
@@ -55,68 +55,68 @@ def test_two_cards_are_read_with_every_value() -> None:
 
 
 def test_a_lost_card_between_others_has_a_row_that_says_so_once() -> None:
-    rows = card_sample.parse(f"{FIRST}\n{LOST}\n{UNKNOWN}\n{SECOND.replace('1', '2', 1)}\n")
+    rows = csv.parse(f"{FIRST}\n{LOST}\n{UNKNOWN}\n{SECOND.replace('1', '2', 1)}\n")
     assert [(row["index"], row["problem"]) for row in rows] == [(0, None), (1, "Unknown Error"), (2, None)]
     assert (rows[1]["name"], rows[1]["temperature"], rows[1]["throttle"]) == (None, None, None)
 
 
 def test_a_lost_card_without_a_row_is_not_left_out() -> None:
-    rows = card_sample.parse(f"{FIRST}\n{LOST}\n{SECOND}\n")
+    rows = csv.parse(f"{FIRST}\n{LOST}\n{SECOND}\n")
     assert [row["problem"] for row in rows] == [None, None, "0000:02:00.0: Unknown Error"]
     assert set(rows[2]) == set(rows[0])
     assert rows[2]["index"] is None
 
 
 def test_a_card_that_has_to_be_reset_says_so() -> None:
-    (row,) = card_sample.parse("0, NVIDIA A100, GPU-1, [GPU requires reset], [GPU requires reset], 1, 1, 1, 1, 0x0")
+    (row,) = csv.parse("0, NVIDIA A100, GPU-1, [GPU requires reset], [GPU requires reset], 1, 1, 1, 1, 0x0")
     assert row["problem"] == "GPU requires reset"
 
 
 @pytest.mark.parametrize("told", ["[N/A]", "N/A", "[Not Supported]", "[Requested functionality has been deprecated]"])
 def test_what_a_card_does_not_tell_is_no_problem(told: str) -> None:
-    (row,) = card_sample.parse(f"0, GeForce GT 1030, GPU-1, {told}, 10, 2000, 40, {told}, {told}, {told}")
+    (row,) = csv.parse(f"0, GeForce GT 1030, GPU-1, {told}, 10, 2000, 40, {told}, {told}, {told}")
     values = (row["utilization"], row["power"], row["power_limit"], row["throttle"], row["problem"])
     assert values == (None, None, None, None, None)
     assert row["memory_used"] == 10
 
 
 def test_control_characters_are_taken_out() -> None:
-    (row,) = card_sample.parse(FIRST.replace("H100", "H1\x1b[2J00\x00"))
+    (row,) = csv.parse(FIRST.replace("H100", "H1\x1b[2J00\x00"))
     assert row["name"] == "NVIDIA H1 [2J00  80GB HBM3"
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", "what is this, then\n", FIRST.rpartition(",")[0], '"' * 5000])
 def test_what_is_no_row_is_none(text: str) -> None:
-    assert card_sample.parse(text) == []
+    assert csv.parse(text) == []
 
 
 def test_a_bit_without_a_name_is_told_as_its_number() -> None:
-    assert card_sample.reasons_of("0x0000000000001068") == [
+    assert csv.reasons_of("0x0000000000001068") == [
         "hw_slowdown",
         "sw_thermal_slowdown",
         "hw_thermal_slowdown",
         "0x1000",
     ]
-    assert card_sample.reasons_of("0x0") == []
-    assert card_sample.reasons_of("Active") is None
+    assert csv.reasons_of("0x0") == []
+    assert csv.reasons_of("Active") is None
 
 
 def test_no_devices_is_what_nvidia_smi_says_of_it() -> None:
     smi, _asked = answering((6, "No devices were found\n"))
-    with pytest.raises(card_sample.SampleError, match=r"^No devices were found$"):
-        card_sample.samples(smi)
+    with pytest.raises(run.SmiError, match=r"^No devices were found$"):
+        csv.samples(smi)
 
 
 def test_nothing_at_all_is_told_with_the_status() -> None:
     smi, _asked = answering((127, ""))
-    with pytest.raises(card_sample.SampleError, match="status 127 and said nothing"):
-        card_sample.samples(smi)
+    with pytest.raises(run.SmiError, match="status 127 and said nothing"):
+        csv.samples(smi)
 
 
 def test_an_older_driver_is_asked_by_the_older_name() -> None:
     refusal = 'Field "clocks_event_reasons.active" is not a valid field to query.\n\n'
     smi, asked = answering((2, refusal), (0, FIRST))
-    assert [row["throttle"] for row in card_sample.samples(smi)] == [["sw_power_cap"]]
+    assert [row["throttle"] for row in csv.samples(smi)] == [["sw_power_cap"]]
     assert [question.rpartition(",")[2] for question in asked] == [
         "clocks_event_reasons.active",
         "clocks_throttle_reasons.active",
@@ -129,7 +129,7 @@ def test_an_older_driver_is_asked_by_the_older_name() -> None:
 @pytest.fixture
 def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """An nvidia-smi of the test's own."""
-    monkeypatch.setattr(card_sample, "_PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setattr(run, "_PATH", f"{tmp_path}:/usr/bin:/bin")
 
     def write(body: str) -> None:
         (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\n{body}\n")
@@ -140,19 +140,19 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], 
 
 def test_a_call_has_its_status_and_its_words(program: Callable[[str], None]) -> None:
     program('echo "$1"; echo oops >&2; exit 3')
-    assert card_sample.run(["--query"]) == (3, "--query\noops\n")
+    assert run.run(["--query"]) == (3, "--query\noops\n")
 
 
 def test_a_program_that_is_not_there_is_told(program: Callable[[str], None]) -> None:
-    with pytest.raises(card_sample.SampleError, match="there is no nvidia-smi"):
-        card_sample.run([])
+    with pytest.raises(run.SmiError, match="there is no nvidia-smi"):
+        run.run([])
 
 
 def test_a_call_that_hangs_is_killed_with_what_it_started(program: Callable[[str], None], tmp_path: Path) -> None:
     program(f"sleep 300 & echo $! >{tmp_path}/child; echo $$ >{tmp_path}/own; wait")
     began = time.monotonic()
-    with pytest.raises(card_sample.Hung, match=r"did not answer within 0\.5 s") as caught:
-        card_sample.run([], seconds=0.5)
+    with pytest.raises(run.Hung, match=r"did not answer within 0\.5 s") as caught:
+        run.run([], seconds=0.5)
     assert time.monotonic() - began < 10
     assert (caught.value.pid, caught.value.started) == (None, None)
     assert gone(tmp_path / "own")
@@ -164,14 +164,14 @@ def test_a_call_is_not_left_behind_by_who_interrupts_it(
 ) -> None:
     program(f"echo $$ >{tmp_path}/own; exec sleep 300")
 
-    def interrupted(process: Any, timeout: float) -> None:
+    def interrupted(process: Any, stdin: None, timeout: float) -> None:
         while not (tmp_path / "own").exists() or not (tmp_path / "own").read_text():
             time.sleep(0.01)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(subprocess.Popen, "communicate", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        card_sample.run([])
+        run.run([])
     assert gone(tmp_path / "own")
 
 
@@ -179,15 +179,15 @@ def gone(file: Path) -> bool:
     """Whether the process whose id is in a file has ended."""
     pid = int(file.read_text())
     for _turn in range(100):
-        if card_sample.start_of(pid) is None:
+        if run.start_of(pid) is None:
             return True
         threading.Event().wait(0.05)
     return False
 
 
 def test_a_process_is_known_by_its_start() -> None:
-    assert card_sample.start_of(os.getpid()) == card_sample.start_of(os.getpid()) is not None
-    assert card_sample.start_of(2**22 + 1) is None
+    assert run.start_of(os.getpid()) == run.start_of(os.getpid()) is not None
+    assert run.start_of(2**22 + 1) is None
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_only_a_call_that_the_kernel_holds_for_long_keeps_from_asking(
     tmp_path: Path, name: str, state: str, age: int, held: bool
 ) -> None:
     sleeping(tmp_path, name, state, age)
-    assert card_sample.held(str(tmp_path)) == (42 if held else None)
+    assert run.held(str(tmp_path)) == (42 if held else None)
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,7 @@ def test_of_another_user_it_counts_by_its_program_and_not_by_its_name(
         file.chmod(mode)
         (tmp_path / "42/exe").symlink_to(file)
     monkeypatch.setattr(os, "stat", stat)
-    assert card_sample.held(str(tmp_path)) == (42 if held else None)
+    assert run.held(str(tmp_path)) == (42 if held else None)
 
 
 def sleeping(tmp_path: Path, name: str, state: str, age: int) -> None:
@@ -253,12 +253,12 @@ def sleeping(tmp_path: Path, name: str, state: str, age: int) -> None:
 
 
 def test_beside_a_call_that_hangs_no_other_one_is_begun(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(card_sample, "loaded", lambda: True)
-    monkeypatch.setattr(card_sample, "held", os.getpid)
-    monkeypatch.setattr(card_sample, "run", lambda arguments: pytest.fail("it was asked"))
-    with pytest.raises(card_sample.Hung, match="hangs in the kernel") as caught:
-        card_sample.look()
-    assert (caught.value.pid, caught.value.started) == (os.getpid(), card_sample.start_of(os.getpid()))
+    monkeypatch.setattr(run, "loaded", lambda: True)
+    monkeypatch.setattr(run, "held", os.getpid)
+    monkeypatch.setattr(run, "run", lambda arguments: pytest.fail("it was asked"))
+    with pytest.raises(run.Hung, match="hangs in the kernel") as caught:
+        csv.look()
+    assert (caught.value.pid, caught.value.started) == (os.getpid(), run.start_of(os.getpid()))
 
 
 # --- the module -------------------------------------------------------------------------------------------------------
@@ -266,23 +266,23 @@ def test_beside_a_call_that_hangs_no_other_one_is_begun(monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("check", [False, True])
 def test_the_module_answers_what_the_gate_admits(monkeypatch: pytest.MonkeyPatch, check: bool) -> None:
-    monkeypatch.setattr(card_sample, "loaded", lambda: True)
-    monkeypatch.setattr(card_sample, "run", lambda arguments: (0, f"{FIRST}\n{LOST}\n{UNKNOWN}\n"))
+    monkeypatch.setattr(run, "loaded", lambda: True)
+    monkeypatch.setattr(run, "run", lambda arguments: (0, f"{FIRST}\n{LOST}\n{UNKNOWN}\n"))
     told = run_module(module, check=check)
     assert json.loads(gate.admit("card_sample", json.dumps(told))) == told
     assert (told["changed"], told["problem"], told["log"], len(told["cards"])) == (False, None, None, 2)
 
 
 def test_without_a_driver_the_module_asks_nothing_and_does_not_fail(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(card_sample, "loaded", lambda: False)
-    monkeypatch.setattr(card_sample, "run", lambda arguments: pytest.fail("it was asked"))
+    monkeypatch.setattr(run, "loaded", lambda: False)
+    monkeypatch.setattr(run, "run", lambda arguments: pytest.fail("it was asked"))
     told = run_module(module)
     assert (told["cards"], told["problem"], told.get("failed")) == ([], "no NVIDIA driver is loaded", None)
 
 
 def test_a_day_comes_packed_and_no_card_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     content = b"timestamp,index\n" + b"2026-11-26T00:00:03Z,0\n" * 1000
-    monkeypatch.setattr(card_sample, "look", lambda: pytest.fail("it was asked"))
+    monkeypatch.setattr(csv, "look", lambda: pytest.fail("it was asked"))
     monkeypatch.setattr(gpu_log_day, "read", lambda day: content)
     told = run_module(module, day="2026-11-26")
     assert json.loads(gate.admit("card_sample", json.dumps(told))) == told
@@ -371,17 +371,17 @@ GRAPHICS, SOUND = "0x030000", "0x040300"
     ],
 )
 def test_the_cards_sleep_where_each_of_the_drivers_is_suspended(tmp_path: Path, cards: Any, sleeps: bool) -> None:
-    assert card_sample.asleep(bus(tmp_path, **cards)) is sleeps
+    assert run.asleep(bus(tmp_path, **cards)) is sleeps
 
 
 def test_a_state_that_cannot_be_read_is_no_sleep(tmp_path: Path) -> None:
     devices = bus(tmp_path, a=(GRAPHICS, "nvidia", "suspended"))
     (tmp_path / "devices/0000:00:00.0/power/runtime_status").unlink()
-    assert not card_sample.asleep(devices)
+    assert not run.asleep(devices)
 
 
 def test_nvidia_smi_is_not_begun_where_every_card_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(card_sample, "asleep", lambda: True)
+    monkeypatch.setattr(run, "asleep", lambda: True)
     monkeypatch.setattr(subprocess, "Popen", lambda *_a, **_k: pytest.fail("nvidia-smi was called"))
-    with pytest.raises(card_sample.Asleep, match="every card sleeps"):
-        card_sample.run(["-L"])
+    with pytest.raises(run.Asleep, match="every card sleeps"):
+        run.run(["-L"])

@@ -76,7 +76,7 @@ def test_it_has_every_utility_that_one_of_its_sources_imports() -> None:
 
 def test_it_has_no_source_that_only_the_controller_needs() -> None:
     names = {name.removeprefix(UTILITIES + ".") for name in sources()}
-    assert {"observe.machine", "base.host", "measure.smi"} <= names
+    assert {"observe.machine", "base.host", "smi.document"} <= names
     assert not {"packages.private_apt", "measure.fio_bench", "packages.fetch"} & names
 
 

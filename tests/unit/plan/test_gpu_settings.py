@@ -8,7 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi, smi_judge
+from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi_judge
+from ansible_collections.gpuwright.node.plugins.module_utils.smi.document import parse_xml
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components.base import Context
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components.gpu_settings import apply as gpu_settings
 from ansible_collections.gpuwright.node.plugins.plugin_utils.health import judge
@@ -24,9 +25,9 @@ from tests.sim.onnode.gpuwright_sim import smi as stand_in
 from tests.unit.plan import nodes
 
 #: A card as it was delivered.
-ROW: Any = smi.parse_xml(
-    stand_in.xml(scenario.expand({"gpus": [{"card": "h100"}]}, "x")["gpus"], nodes.DRIVER, {}, "now")
-)["gpus"][0]
+ROW: Any = parse_xml(stand_in.xml(scenario.expand({"gpus": [{"card": "h100"}]}, "x")["gpus"], nodes.DRIVER, {}, "now"))[
+    "gpus"
+][0]
 PLACE = "00000000:18:00.0"
 
 

@@ -14,7 +14,7 @@ from ansible.errors import AnsibleActionFail
 
 from ansible_collections.gpuwright.node.plugins.action.seal import ActionModule
 from ansible_collections.gpuwright.node.plugins.module_utils.base.versions import EVERY_PACKAGE
-from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi
+from ansible_collections.gpuwright.node.plugins.module_utils.smi.document import parse_xml
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components.base import Context
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components.nvidia_driver import apply as nvidia_driver
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components.registry import COMPONENTS, SEALED
@@ -458,7 +458,7 @@ def test_cards_that_the_inventory_says_are_there_are_provisioned_for_booted_for_
 
 def test_what_the_inventory_says_of_the_slots_is_what_the_cards_are_held_against() -> None:
     facts = nodes.provisioned()
-    card = smi.parse_xml((ROOT / "tests/unit/prove/fixtures/geforce_595.xml").read_text(encoding="utf-8"))["gpus"][0]
+    card = parse_xml((ROOT / "tests/unit/prove/fixtures/geforce_595.xml").read_text(encoding="utf-8"))["gpus"][0]
     card["pcie"].update({"width": 4, "width_max": 16})
     data = {"driver_version": nodes.DRIVER, "cuda_version": "13.0", "attached_gpus": 1, "notes": [], "errors": {}}
     facts["smi"] = {"rc": 0, "seconds": 0.1, "error": None, "data": {**data, "gpus": [card]}}

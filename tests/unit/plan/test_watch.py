@@ -281,7 +281,7 @@ def test_the_program_has_every_utility_that_its_sources_import_and_no_types() ->
     names = {name.removeprefix(f"{utilities.UTILITIES}.") for name in found}
     assert {"watch.program", "watch.tell", "records.seals", "measure.smi_judge", "measure.kernel_log_judge"} <= names
     assert {"facts", "seal", "index"} & names == set()
-    text = watch.COMPONENT.program.text()
+    text = watch.SCRIPT.text()
     assert text.startswith("#!/usr/bin/python3 -I\n# Written by gpuwright (role watch).")
     # A person reads which files are in it.
     assert {"#   watch/program.py", "#   measure/smi_judge.py"} <= set(text.split("\nimport ")[0].splitlines())

@@ -12,7 +12,8 @@ import pytest
 from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, run
 from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
 from ansible_collections.gpuwright.node.plugins.module_utils.facts import SmiData
-from ansible_collections.gpuwright.node.plugins.module_utils.measure import framework, smi
+from ansible_collections.gpuwright.node.plugins.module_utils.measure import framework
+from ansible_collections.gpuwright.node.plugins.module_utils.smi.document import parse_xml
 from tests.unit.plan import nodes
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -27,7 +28,7 @@ def document() -> Callable[[str], str]:
 
 @pytest.fixture
 def parsed(document: Callable[[str], str]) -> Callable[[str], SmiData]:
-    return lambda name: smi.parse_xml(document(name))
+    return lambda name: parse_xml(document(name))
 
 
 @pytest.fixture
@@ -54,7 +55,7 @@ def samples() -> Callable[[str], list[Path]]:
 @pytest.fixture
 def facts() -> dict[str, Any]:
     """The observation of a good node with one card, which answered as the fixture has it."""
-    data = smi.parse_xml((FIXTURES / "h100_580.xml").read_text(encoding="utf-8"))
+    data = parse_xml((FIXTURES / "h100_580.xml").read_text(encoding="utf-8"))
     driver = str(data["driver_version"])
     found: dict[str, Any] = nodes.provisioned(
         boot={"secure_boot": False},

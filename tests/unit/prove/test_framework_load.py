@@ -21,9 +21,9 @@ from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Ho
 from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
 from ansible_collections.gpuwright.node.plugins.module_utils.measure import framework_load as load
 from ansible_collections.gpuwright.node.plugins.module_utils.measure import framework_load_judge as judge
-from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi
 from ansible_collections.gpuwright.node.plugins.module_utils.measure.framework import MARK
 from ansible_collections.gpuwright.node.plugins.module_utils.measure.framework_load_programs import PROGRAMS
+from ansible_collections.gpuwright.node.plugins.module_utils.smi.document import parse_xml
 from ansible_collections.gpuwright.node.plugins.modules import framework_load
 from ansible_collections.gpuwright.node.plugins.plugin_utils import gate
 from ansible_collections.gpuwright.node.plugins.plugin_utils.health import load_figures
@@ -157,7 +157,7 @@ def test_a_program_fits_into_one_argument(name: str) -> None:
 
 
 def cards(name: str = "h100_580.xml", **changes: Any) -> Any:
-    data = smi.parse_xml((FIXTURES / name).read_text(encoding="utf-8"))
+    data = parse_xml((FIXTURES / name).read_text(encoding="utf-8"))
     for card in data["gpus"]:
         card.update(changes)  # type: ignore[typeddict-item]
     return data

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import card_sample, checks
+from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
 from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
+from ansible_collections.gpuwright.node.plugins.module_utils.smi import run
 from ansible_collections.gpuwright.node.plugins.plugin_utils.health import judge, judge_disks
 from tests.unit.plan import nodes
 
@@ -643,5 +644,5 @@ def test_nouveau_may_hold_a_card_that_is_left_alone(facts: Facts, by_id: ById) -
 
 
 def test_a_card_that_sleeps_is_no_fault(facts: Facts, by_id: ById) -> None:
-    asleep = put(facts, "smi", {"rc": None, "seconds": 0.0, "error": card_sample.ASLEEP, "data": None})
+    asleep = put(facts, "smi", {"rc": None, "seconds": 0.0, "error": run.ASLEEP, "data": None})
     assert by_id(judge.judge(asleep))["smi.runs"]["status"] == "skip"

@@ -10,7 +10,9 @@ import pytest
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
 from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
-from ansible_collections.gpuwright.node.plugins.module_utils.measure import load_judge, load_watch, smi, smi_judge
+from ansible_collections.gpuwright.node.plugins.module_utils.measure import load_judge, load_watch, smi_judge
+from ansible_collections.gpuwright.node.plugins.module_utils.smi.document import parse_xml
+from ansible_collections.gpuwright.node.plugins.module_utils.smi.run import SmiError
 
 Parsed = Callable[[str], Any]
 
@@ -387,8 +389,8 @@ def test_every_real_card_can_be_judged(samples: Callable[[str], list[Path]]) -> 
     judged = 0
     for path in samples("nvidia-smi-xml"):
         try:
-            gpus = smi.parse_xml(path.read_bytes())["gpus"]
-        except smi.SmiError:
+            gpus = parse_xml(path.read_bytes())["gpus"]
+        except SmiError:
             continue
         for gpu in gpus:
             found = judge(gpu, [gpu] * 3, cards=len(gpus))

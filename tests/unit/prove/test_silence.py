@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi
+from ansible_collections.gpuwright.node.plugins.module_utils.smi.document import parse_xml
 from ansible_collections.gpuwright.node.plugins.plugin_utils.health import causes, judge
 from ansible_collections.gpuwright.node.plugins.plugin_utils.rules import load_rules
 from tests.unit.plan import nodes
@@ -157,7 +157,7 @@ def virtual_card(facts: Any) -> Any:
 
 def parted(facts: Any) -> Any:
     """A server with MIG on, its cards in parts."""
-    data = smi.parse_xml((FIXTURES / "mig_580.xml").read_text(encoding="utf-8"))
+    data = parse_xml((FIXTURES / "mig_580.xml").read_text(encoding="utf-8"))
     (place,) = facts["pci"]["gpus"]
     own = [node("/dev/nvidiactl"), *(node(f"/dev/nvidia{number}") for number in range(8))]
     version = data["driver_version"]

@@ -10,7 +10,9 @@ import pytest
 from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, run
 from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
 from ansible_collections.gpuwright.node.plugins.module_utils.facts import SmiData
-from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi, smi_brake, smi_judge, smi_messages
+from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi_brake, smi_judge, smi_messages
+from ansible_collections.gpuwright.node.plugins.module_utils.smi.document import normalise_bus_id, parse_xml
+from ansible_collections.gpuwright.node.plugins.module_utils.smi.run import SmiError
 from ansible_collections.gpuwright.node.plugins.modules import nvidia_smi
 
 #: Any: these tests change what a card says, to what no type allows, too.
@@ -101,32 +103,32 @@ def test_recovery_action_none_is_an_answer_and_not_an_absence(parsed: Parsed) ->
     ],
 )
 def test_what_is_no_answer_is_told_in_a_sentence(text: str | bytes, told: str) -> None:
-    with pytest.raises(smi.SmiError, match=told):
-        smi.parse_xml(text)
+    with pytest.raises(SmiError, match=told):
+        parse_xml(text)
 
 
 def test_an_entity_is_never_expanded_nor_a_file_read() -> None:
     document = '<?xml version="1.0"?><!DOCTYPE nvidia_smi_log [<!ENTITY f SYSTEM "file:///etc/passwd">]><nvidia_smi_log><driver_version>&f;</driver_version></nvidia_smi_log>'
     try:
-        version = smi.parse_xml(document)["driver_version"]
-    except smi.SmiError:
+        version = parse_xml(document)["driver_version"]
+    except SmiError:
         return
     assert version is None
 
 
 def test_control_characters_in_names_do_not_lose_the_document(document: Callable[[str], str]) -> None:
     spoiled = document("geforce_595.xml").replace("gnome-shell", "gnome\x01\x1b-shell").replace("Xorg<", "X&#x1;org<")
-    assert len(smi.parse_xml("\ufeff\n" + spoiled)["gpus"][0]["processes"]) == 2
+    assert len(parse_xml("\ufeff\n" + spoiled)["gpus"][0]["processes"]) == 2
 
 
 @pytest.mark.parametrize("text", ["0000:3b:00.0", "00000000:3B:00.0", "3b:00.0", "0:3B:00.0"])
 def test_bus_ids_of_all_spellings_are_one_place(text: str) -> None:
-    assert smi.normalise_bus_id(text) == "00000000:3B:00.0"
+    assert normalise_bus_id(text) == "00000000:3B:00.0"
 
 
 def test_every_sample_of_a_real_machine_is_read_and_judged(samples: Callable[[str], list[Path]]) -> None:
     for path in samples("nvidia-smi-xml"):
-        data = smi.parse_xml(path.read_bytes())
+        data = parse_xml(path.read_bytes())
         assert data["gpus"], path.name
         for gpu in data["gpus"]:
             assert gpu["errors"] == {}, path.name
@@ -187,7 +189,7 @@ def test_the_words_of_an_error_in_the_fabrics_status_are_its_value(document: Cal
         document("h100_580.xml"),
     )
     assert count
-    checked = by_id(smi_judge.judge(smi.parse_xml(text), {}))
+    checked = by_id(smi_judge.judge(parse_xml(text), {}))
     assert checked["gpu.readable"]["status"] == "pass"
     assert (checked["fabric.state"]["status"], checked["fabric.state"]["action"]) == ("fail", "restart_service")
     assert "Completed, Insufficient Resources" in str(checked["fabric.state"]["reason"])
@@ -401,7 +403,7 @@ def test_what_helps_a_slow_card_goes_by_what_slows_it(
 def test_a_power_draw_that_cannot_be_read_once_is_no_fault(
     document: Callable[[str], str], by_id: ById, told: str, loaded: bool, status: tuple[str, str]
 ) -> None:
-    data = smi.parse_xml(document("h100_580.xml").replace("<instant_power_draw>70.55 W", f"<instant_power_draw>{told}"))
+    data = parse_xml(document("h100_580.xml").replace("<instant_power_draw>70.55 W", f"<instant_power_draw>{told}"))
     judge = smi_judge.judge_under_load if loaded else smi_judge.judge_gpu
     checked = by_id(judge(data["gpus"][0], {}))
     assert (checked["power.read"]["status"], checked["gpu.readable"]["status"]) == status
@@ -412,7 +414,7 @@ def test_a_power_draw_beside_other_values_that_cannot_be_read_fails(
     document: Callable[[str], str], by_id: ById
 ) -> None:
     text = document("h100_580.xml").replace("<instant_power_draw>70.55 W", "<instant_power_draw>[Unknown Error]")
-    data = smi.parse_xml(text.replace("<pstate>", "<unused>").replace("<gpu_temp>", "<gpu_temp>[Unknown Error]", 1))
+    data = parse_xml(text.replace("<pstate>", "<unused>").replace("<gpu_temp>", "<gpu_temp>[Unknown Error]", 1))
     checked = by_id(smi_judge.judge_gpu(data["gpus"][0], {}))
     assert (checked["power.read"]["status"], checked["gpu.readable"]["status"]) == ("warn", "fail")
 
@@ -624,9 +626,9 @@ def test_fabric_without_a_summary_is_judged_by_what_it_would_sum_up(
     document: Callable[[str], str], by_id: ById
 ) -> None:
     text = document("h100_580.xml").replace("<summary>Healthy</summary>", "<route_unhealthy>False</route_unhealthy>")
-    assert by_id(smi_judge.judge(smi.parse_xml(text), {}))["fabric.health"]["status"] == "pass"
+    assert by_id(smi_judge.judge(parse_xml(text), {}))["fabric.health"]["status"] == "pass"
     ill = text.replace("<bandwidth>Full", "<bandwidth>Degraded", 1)
-    check = by_id(smi_judge.judge(smi.parse_xml(ill), {}))["fabric.health"]
+    check = by_id(smi_judge.judge(parse_xml(ill), {}))["fabric.health"]
     assert (check["status"], check["measured"]) == ("fail", "bandwidth: Degraded")
 
 
@@ -634,7 +636,7 @@ def test_fabric_without_a_summary_is_judged_by_what_it_would_sum_up(
 def test_a_virtual_gpu_without_a_licence_is_told(document: Callable[[str], str], by_id: ById, tag: str) -> None:
     def status(told: str) -> str:
         licence = f"<{tag}><license_status>{told}</license_status></{tag}></gpu>"
-        data = smi.parse_xml(document("geforce_595.xml").replace("</gpu>", licence))
+        data = parse_xml(document("geforce_595.xml").replace("</gpu>", licence))
         return str(by_id(smi_judge.judge(data, {}))["gpu.licence"]["status"])
 
     assert status("Licensed (Expiry: 2026-12-22 6:57:30 GMT)") == "pass"
@@ -644,7 +646,7 @@ def test_a_virtual_gpu_without_a_licence_is_told(document: Callable[[str], str],
 def test_processes_of_the_old_layout_make_a_card_busy(document: Callable[[str], str], by_id: ById) -> None:
     process = "<process_info><pid>26931</pid><process_name>/usr/bin/python</process_name></process_info>"
     listed = f"<compute_processes>{process}</compute_processes>"
-    data = smi.parse_xml(document("m2090_285.xml").replace("</gpu>", listed + "</gpu>"))
+    data = parse_xml(document("m2090_285.xml").replace("</gpu>", listed + "</gpu>"))
     assert by_id(smi_judge.judge(data, {"idle": True}))["gpu.idle"]["evidence"] == "/usr/bin/python (pid 26931)"
     assert data["gpus"][0]["processes"][0]["type"] == "C"
 

@@ -12,7 +12,7 @@ import jsonschema
 import pytest
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
-from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi
+from ansible_collections.gpuwright.node.plugins.module_utils.smi.document import parse_xml
 from ansible_collections.gpuwright.node.plugins.plugin_utils import report
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components.registry import SEALED
 from ansible_collections.gpuwright.node.plugins.plugin_utils.report import records, run_directory
@@ -173,7 +173,7 @@ def monitored() -> dict[str, Any]:
 
 def everything() -> tuple[Any, Any]:
     """What is seen and planned of a host with two cards on which every component is right."""
-    data = smi.parse_xml((Path(__file__).parent / "fixtures/h100_580.xml").read_text(encoding="utf-8"))
+    data = parse_xml((Path(__file__).parent / "fixtures/h100_580.xml").read_text(encoding="utf-8"))
     seen = honest.provisioned(lock=None)
     seen["smi"] = {"rc": 0, "seconds": 0.4, "error": None, "data": {**data, "driver_version": nodes.DRIVER}}
     seen["smi"]["mig_devices"] = {}

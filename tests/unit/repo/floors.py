@@ -20,6 +20,7 @@ FLOORS: tuple[tuple[str, tuple[str, ...]], ...] = (
         ("module_utils.check", "module_utils.facts", "module_utils.index", "module_utils.seal"),
     ),
     ("base of a node", ("module_utils.base",)),
+    ("how nvidia-smi is run and read", ("module_utils.smi",)),
     ("what a framework is called and how it is proven", ("module_utils.frameworks",)),
     ("measure", ("module_utils.measure",)),
     ("programs that stay on a node", ("module_utils.programs",)),

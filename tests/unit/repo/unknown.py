@@ -19,7 +19,9 @@ DECIDES = (
     "module_utils.base",
     "module_utils.observe",
     "module_utils.packages",
+    "module_utils.programs",
     "module_utils.records",
+    "module_utils.smi",
 )
 #: The names under which an answer is handed around. The sections of the facts have their own (``facts``).
 _ANSWERS = frozenset(("answers", "history", "host", "index", "machine", "record", "result", "said", "seal", "there"))

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
-from ansible_collections.gpuwright.node.plugins.module_utils.measure import kernel_faults, kernel_log, smi
+from ansible_collections.gpuwright.node.plugins.module_utils.measure import kernel_faults, kernel_log
 from ansible_collections.gpuwright.node.plugins.module_utils.observe.machine import observe
+from ansible_collections.gpuwright.node.plugins.module_utils.smi.document import parse_xml
 from ansible_collections.gpuwright.node.plugins.plugin_utils import gate
 from tests.sim import scenario, tree
 from tests.sim.onnode.gpuwright_sim import tree as node
@@ -155,7 +156,7 @@ def _answering() -> dict[str, Any]:
 
 def _document(cards: list[Any], driver: str) -> dict[str, Any]:
     """nvidia-smi's answer of a machine with these cards, all well."""
-    data: Any = smi.parse_xml((FIXTURES / "h100_580.xml").read_bytes())
+    data: Any = parse_xml((FIXTURES / "h100_580.xml").read_bytes())
     rows = [
         {**data["gpus"][0], "index": number, "pci_bus_id": card["bus_id"], "persistence_mode": True}
         for number, card in enumerate(cards)
@@ -180,7 +181,7 @@ def _of_document(base: str, change: dict[str, str] | None = None) -> Any:
                 inner = place.find(name)
                 place = ET.SubElement(place, name) if inner is None else inner
             place.text = text
-    data: Any = smi.parse_xml(ET.tostring(document))
+    data: Any = parse_xml(ET.tostring(document))
     version = str(data["driver_version"])
     card = nodes.provisioned()["pci"]["gpus"][0]
     _vendor, device = (data["gpus"][0]["pci_id"] or "10de:2330").split(":")[-2:]

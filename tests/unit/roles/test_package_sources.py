@@ -253,9 +253,10 @@ def test_a_source_that_the_host_has_by_its_own_is_used_as_it_is(
 
 def test_a_source_is_added_by_the_first_component_that_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     def component(*names: str) -> Any:
-        return type("Room", (), {"steps": {"begin": lambda *_: {"repositories": list(names)}}})
+        steps = {"begin": lambda *_: {"repositories": list(names)}} if names else {}
+        return type("Room", (), {"steps": steps, "program": None, "outgrown": ()})
 
-    rooms = {"one": component("a", "b"), "two": component("b", "c"), "three": type("Room", (), {"steps": {}})}
+    rooms = {"one": component("a", "b"), "two": component("b", "c"), "three": component()}
     monkeypatch.setattr(work, "COMPONENTS", rooms)
     plan: Any = {"components": ["one", "two", "three"], "remove": None, "manages": {}}
     found = work.of_plan(plan, _context())

@@ -21,8 +21,8 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import card_sample
 from ansible_collections.gpuwright.node.plugins.module_utils.programs import gpu_exporter
+from ansible_collections.gpuwright.node.plugins.module_utils.smi import run
 from tests.sim import bundled, scenario
 from tests.sim.onnode.gpuwright_sim import board, smi
 
@@ -111,7 +111,7 @@ def _make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Node
 
 
 def exporter_of(
-    node: card_sample.Runner, clock: Callable[[], float] = time.monotonic, interval: float = 15
+    node: run.Runner, clock: Callable[[], float] = time.monotonic, interval: float = 15
 ) -> gpu_exporter.Exporter:
     return gpu_exporter.Exporter(interval, node, lambda: None, lambda: True, clock)
 
@@ -407,7 +407,7 @@ def test_values_older_than_three_intervals_are_not_told(make: Any) -> None:
     exporter = exporter_of(node, clock)
     assert told(exporter).names == set()
     exporter.turn()
-    node.error = card_sample.SampleError("gone")
+    node.error = run.SmiError("gone")
     clock.now += 45
     exporter.turn()
     found = told(exporter)
@@ -468,12 +468,12 @@ def test_nothing_is_asked_before_the_driver_is_loaded(make: Any) -> None:
 
 def test_no_call_is_begun_beside_one_that_the_kernel_holds(make: Any) -> None:
     node = make()
-    node.error = card_sample.Hung("no answer", os.getpid(), card_sample.start_of(os.getpid()))
+    node.error = run.Hung("no answer", os.getpid(), run.start_of(os.getpid()))
     exporter = exporter_of(node)
     for _ in range(3):
         exporter.turn()
     assert node.asked == ["-q"]
-    node.error = card_sample.Hung("no answer", os.getpid(), "begun at another time")
+    node.error = run.Hung("no answer", os.getpid(), "begun at another time")
     node.asked = []
     exporter = exporter_of(node)
     for _ in range(3):
@@ -490,7 +490,7 @@ def test_a_card_that_sleeps_is_no_fault_and_has_no_values(make: Any, capsys: pyt
     exporter = exporter_of(node)
     exporter.turn()
     assert "DCGM_FI_DEV_GPU_TEMP" in exporter.page().decode()
-    node.error = card_sample.Asleep()
+    node.error = run.Asleep()
     exporter.turn()
     assert capsys.readouterr().err == ""
     assert "DCGM_FI_DEV_GPU_TEMP" not in exporter.page().decode()
@@ -525,13 +525,13 @@ def test_while_nvidia_smi_hangs_readers_are_answered_and_it_is_killed(
         f"#!/bin/sh\necho $$ >{tmp_path}/pid.new; mv {tmp_path}/pid.new {tmp_path}/pid\nexec sleep 600\n"
     )
     program.chmod(0o755)
-    monkeypatch.setattr(card_sample, "_PATH", f"{tmp_path}:{card_sample._PATH}")
+    monkeypatch.setattr(run, "_PATH", f"{tmp_path}:{run._PATH}")
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     node = make()
     hangs = False
 
     def runner(arguments: Sequence[str]) -> tuple[int, str]:
-        return card_sample.run(arguments, 1) if hangs else node(arguments)
+        return run.run(arguments, 1) if hangs else node(arguments)
 
     exporter = exporter_of(runner)
     exporter.turn()
@@ -1045,12 +1045,12 @@ def test_systemd_is_told_once_there_is_something_to_read(make: Any, tmp_path: Pa
 
 
 def test_sigterm_ends_the_program_while_nvidia_smi_hangs_and_ends_that_too(tmp_path: Path) -> None:
-    # It would be killed by itself after card_sample.SECONDS only.
+    # It would be killed by itself after run.SECONDS only.
     pid = tmp_path / "pid"
     with program(tmp_path, f"echo $$ >{pid}.new; mv {pid}.new {pid}; exec sleep 600") as (running, _port):
         wait_for(pid.exists)
         running.send_signal(signal.SIGTERM)
-        assert running.wait(card_sample.SECONDS / 2) == 0
+        assert running.wait(run.SECONDS / 2) == 0
     # Whose parent has ended is collected by another one, which a busy machine lets wait.
     process = Path(f"/proc/{pid.read_text().strip()}")
     wait_for(lambda: not process.exists())

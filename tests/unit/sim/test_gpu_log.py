@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import card_sample
 from ansible_collections.gpuwright.node.plugins.module_utils.programs import gpu_log
+from ansible_collections.gpuwright.node.plugins.module_utils.smi import run
+from ansible_collections.gpuwright.node.plugins.module_utils.smi.csv import now
 from ansible_collections.gpuwright.node.plugins.plugin_utils.components.gpu_log.resolve import MIB_A_CARD_AND_DAY
 from tests.sim import bundled
 
@@ -23,7 +24,7 @@ _FULL = (
 _IDLE = "0, NVIDIA H100 80GB HBM3, GPU-0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9, 0, 4, 81559, 31, 71.25, 700.00, 0x0000000000000001"
 
 
-def saying(*lines: str, status: int = 0) -> card_sample.Runner:
+def saying(*lines: str, status: int = 0) -> run.Runner:
     """An nvidia-smi that says these lines."""
 
     def smi(_arguments: Sequence[str]) -> tuple[int, str]:
@@ -32,11 +33,11 @@ def saying(*lines: str, status: int = 0) -> card_sample.Runner:
     return smi
 
 
-def hanging() -> card_sample.Runner:
+def hanging() -> run.Runner:
     """An nvidia-smi that does not answer."""
 
     def smi(_arguments: Sequence[str]) -> tuple[int, str]:
-        raise card_sample.Hung("nvidia-smi did not answer within 20 s")
+        raise run.Hung("nvidia-smi did not answer within 20 s")
 
     return smi
 
@@ -52,7 +53,7 @@ def at(moment: str) -> Callable[[], str]:
     return lambda: moment
 
 
-def turn(log: Path, smi: card_sample.Runner, moment: str = "2026-11-27T06:00:00Z", days: str = "30") -> int:
+def turn(log: Path, smi: run.Runner, moment: str = "2026-11-27T06:00:00Z", days: str = "30") -> int:
     return gpu_log.main(["--days", days], smi, str(log), at(moment), lambda: True)
 
 
@@ -177,7 +178,7 @@ def test_an_option_that_cannot_be_read_writes_nothing(log: Path, arguments: list
 
 
 def test_nothing_is_asked_before_the_driver_is_loaded(log: Path) -> None:
-    assert gpu_log.main(["--days", "30"], hanging(), str(log), card_sample.now, lambda: False) == 0
+    assert gpu_log.main(["--days", "30"], hanging(), str(log), now, lambda: False) == 0
     assert names(log) == []
 
 
@@ -208,9 +209,9 @@ def test_the_program_runs_by_itself_from_its_directory(tmp_path: Path) -> None:
 
 def test_a_card_that_sleeps_is_not_woken_and_its_sleep_is_told(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def asleep(_arguments: Sequence[str]) -> tuple[int, str]:
-        raise card_sample.Asleep
+        raise run.Asleep
 
     assert turn(log, asleep) == 0
     assert capsys.readouterr().err == ""
     (row,) = list(csv.DictReader((log / "gpu-2026-11-27.csv").read_text().splitlines()))
-    assert row["note"] == card_sample.ASLEEP
+    assert row["note"] == run.ASLEEP

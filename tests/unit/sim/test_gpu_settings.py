@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import processes
-from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi as reader
 from ansible_collections.gpuwright.node.plugins.module_utils.programs import gpu_settings
+from ansible_collections.gpuwright.node.plugins.module_utils.smi import document as reader
 from tests.sim import scenario
 from tests.sim.onnode.gpuwright_sim import board, smi
 
@@ -28,7 +29,7 @@ class Cards:
     def places(self) -> list[str]:
         return ["0000" + gpu["bus_id"].upper() for gpu in self.gpus]
 
-    def __call__(self, argv: list[str]) -> tuple[int, str]:
+    def __call__(self, argv: Sequence[str]) -> tuple[int, str]:
         if argv == ["-q", "-x"]:
             text = smi.xml(self.gpus, "580.178.04", {}, "now")
             process = "<process_info><type>C</type><process_name>train</process_name></process_info>"
@@ -37,7 +38,7 @@ class Cards:
             ) if self.busy else text
         self.calls.append(" ".join(argv[2:] if argv[0] == "-i" else argv[:1]))
         try:
-            return 0, board.command(self.gpus, argv)
+            return 0, board.command(self.gpus, list(argv))
         except board.BoardError as error:
             return error.status, str(error)
 
@@ -235,7 +236,7 @@ def test_the_observation_reads_what_the_program_sets(make: Any) -> None:
 
 
 def test_where_no_card_has_settings_nvidia_smi_is_not_asked() -> None:
-    def smi(argv: list[str]) -> tuple[int, str]:
+    def smi(argv: Sequence[str]) -> tuple[int, str]:
         raise AssertionError(argv)
 
     assert gpu_settings.apply([], smi, gpu_settings.Records()) == ([], [])
@@ -256,7 +257,7 @@ def test_a_dead_card_keeps_no_other_from_its_settings(make: Any) -> None:
 def test_a_card_without_any_value_is_dead_and_no_wrong_wish(make: Any) -> None:
     cards = make("h100", "h100")
 
-    def silent(argv: list[str]) -> tuple[int, str]:
+    def silent(argv: Sequence[str]) -> tuple[int, str]:
         status, text = cards(argv)
         if argv != ["-q", "-x"]:
             return status, text

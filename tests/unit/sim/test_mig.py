@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +11,11 @@ import pytest
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import processes
 from ansible_collections.gpuwright.node.plugins.module_utils.programs import mig_layout
+from ansible_collections.gpuwright.node.plugins.module_utils.smi import run
 from tests.sim import scenario
 from tests.sim.onnode.gpuwright_sim import mig, smi
 
-Smi = Callable[[list[str]], tuple[int, str]]
+Smi = Callable[[Sequence[str]], tuple[int, str]]
 
 
 class Cards:
@@ -31,7 +32,7 @@ class Cards:
     def places(self) -> list[str]:
         return ["0000" + gpu["bus_id"].upper() for gpu in self.gpus]
 
-    def __call__(self, argv: list[str]) -> tuple[int, str]:
+    def __call__(self, argv: Sequence[str]) -> tuple[int, str]:
         if argv == ["-L"]:
             return 0, "".join(
                 f"GPU {i}: {gpu['name']} (UUID: {gpu['uuid']})\n{mig.listed(gpu)}" for i, gpu in enumerate(self.gpus)
@@ -52,7 +53,7 @@ class Cards:
                 "Warning: MIG mode is in pending enable state for GPU 00000000:18:00.0:In use by another client\nAll done.\n",
             )
         try:
-            return 0, mig.command(self.gpus, argv) if argv[0] == "mig" else mig.switch(self.gpus, argv)
+            return 0, mig.command(self.gpus, list(argv)) if argv[0] == "mig" else mig.switch(self.gpus, list(argv))
         except mig.MigError as error:
             return error.status, str(error)
 
@@ -184,7 +185,7 @@ def test_the_desktops_processes_do_not_make_a_card_busy() -> None:
 def test_warnings_around_the_document_do_not_hide_the_cards() -> None:
     cards = Cards("h100")
 
-    def warned(argv: list[str]) -> tuple[int, str]:
+    def warned(argv: Sequence[str]) -> tuple[int, str]:
         status, text = cards(argv)
         warning = "WARNING: infoROM is corrupted at gpu 0000:18:00.0\n"
         return status, "\ufeff" + warning + text + warning
@@ -197,7 +198,7 @@ def test_the_name_of_a_process_does_not_hide_the_cards() -> None:
     cards = Cards("h100")
     cards.busy = "G"
 
-    def named(argv: list[str]) -> tuple[int, str]:
+    def named(argv: Sequence[str]) -> tuple[int, str]:
         status, text = cards(argv)
         return status, text.replace("train", "run a && b \x01 &amp; c")
 
@@ -206,9 +207,9 @@ def test_the_name_of_a_process_does_not_hide_the_cards() -> None:
 
 
 def test_what_is_no_document_is_told() -> None:
-    with pytest.raises(mig_layout.LayoutError, match="gave no XML: 'nothing'"):
+    with pytest.raises(run.SmiError, match="expected the XML of nvidia-smi and found 'nothing'"):
         mig_layout.observe(lambda argv: (0, "nothing"))
-    with pytest.raises(mig_layout.LayoutError, match="gave no XML: mismatched tag"):
+    with pytest.raises(run.SmiError, match="cannot be read: mismatched tag"):
         mig_layout.observe(lambda argv: (0, "<nvidia_smi_log><gpu></nvidia_smi_log>"))
 
 
@@ -216,8 +217,8 @@ def test_a_warning_is_never_in_the_midst_of_what_is_read(tmp_path: Path, monkeyp
     program = tmp_path / "nvidia-smi"
     program.write_bytes(b"#!/bin/sh\nprintf '<nvidia'\necho W\xff >&2\nprintf '_smi_log/>\\n'\n")
     program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    assert mig_layout.run(["-q", "-x"]) == (0, "<nvidia_smi_log/>\nW\ufffd\n")
+    monkeypatch.setattr(run, "_PATH", f"{tmp_path}:/usr/bin:/bin")
+    assert run.change(["-q", "-x"]) == (0, "<nvidia_smi_log/>\nW\ufffd\n")
 
 
 def test_a_mode_that_waits_is_reset_and_else_named() -> None:
@@ -311,7 +312,7 @@ def test_the_stand_in_lists_the_profiles_where_the_mode_is_off_too() -> None:
 
 
 def test_the_project_reads_the_instances_that_the_stand_in_shows() -> None:
-    from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi as reader
+    from ansible_collections.gpuwright.node.plugins.module_utils.smi import document as reader
 
     cards = Cards("h100")
     mig_layout.apply(cards.wish("3g.40gb", "3g.40gb"), cards)
@@ -324,7 +325,7 @@ def test_a_dead_card_keeps_no_other_from_its_layout(tmp_path: Path, capsys: pyte
     cards = Cards("h100", "h100")
     gone: Any = {"bus_id": "00000000:FF:00.0", "profiles": ["7g.80gb"]}
 
-    def lost(argv: list[str]) -> tuple[int, str]:
+    def lost(argv: Sequence[str]) -> tuple[int, str]:
         """nvidia-smi as it ends where a card is lost: with an error, and a description of the others."""
         status, text = cards(argv)
         return (
@@ -351,7 +352,7 @@ def test_a_card_that_the_list_leaves_out_is_not_known_and_not_changed() -> None:
     mig_layout.apply(cards.wish("7g.80gb"), cards)
     cards.calls.clear()
 
-    def unlisted(argv: list[str]) -> tuple[int, str]:
+    def unlisted(argv: Sequence[str]) -> tuple[int, str]:
         return (0, "") if argv == ["-L"] else cards(argv)
 
     with pytest.raises(mig_layout.LayoutError, match="does not list it"):

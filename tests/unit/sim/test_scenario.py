@@ -52,7 +52,7 @@ def test_the_stand_in_nvidia_smi_writes_xml_for_every_card(card: str) -> None:
 
 @pytest.mark.parametrize("card", CARDS)
 def test_the_project_reads_what_the_stand_in_writes(card: str) -> None:
-    from ansible_collections.gpuwright.node.plugins.module_utils.measure import smi as reader
+    from ansible_collections.gpuwright.node.plugins.module_utils.smi import document as reader
 
     gpus = scenario.expand({"gpus": [{"card": card}]}, "x")["gpus"]
     data = reader.parse_xml(smi.xml(gpus, "580.178.04", {}, "now"))

@@ -15,12 +15,13 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpuwright.node.plugins.module_utils.base import card_sample, checks, paths
+from ansible_collections.gpuwright.node.plugins.module_utils.base import checks, paths
 from ansible_collections.gpuwright.node.plugins.module_utils.base.host import Host
 from ansible_collections.gpuwright.node.plugins.module_utils.base.run import Result
 from ansible_collections.gpuwright.node.plugins.module_utils.measure import kernel_log
 from ansible_collections.gpuwright.node.plugins.module_utils.observe import machine
 from ansible_collections.gpuwright.node.plugins.module_utils.records import run_lock, sealing, seals
+from ansible_collections.gpuwright.node.plugins.module_utils.smi import run
 from ansible_collections.gpuwright.node.plugins.module_utils.watch import metrics, nvlink, record, tell
 from ansible_collections.gpuwright.node.plugins.module_utils.watch import program as watching
 from ansible_collections.gpuwright.node.plugins.module_utils.watch import settings as wished
@@ -432,16 +433,16 @@ def test_what_drivers_say_of_links(text: str, links: nvlink.Links | None) -> Non
 
 
 def test_no_second_nvidia_smi_is_begun_beside_one_that_the_kernel_holds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(card_sample, "held", lambda: 4711)
+    monkeypatch.setattr(run, "held", lambda: 4711)
     found = watching.run_unless_held(["/usr/bin/nvidia-smi", "-q", "-x"])
     assert (found.rc, found.error) == (None, "an nvidia-smi (process 4711) hangs in the kernel")
     assert watching.run_unless_held(["/bin/true"]).ok
 
 
 def test_a_card_that_sleeps_is_not_woken_by_the_watch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(card_sample, "asleep", lambda: True)
+    monkeypatch.setattr(run, "asleep", lambda: True)
     found = watching.run_unless_held(["/usr/bin/nvidia-smi", "-q", "-x"])
-    assert (found.rc, found.error) == (None, card_sample.ASLEEP)
+    assert (found.rc, found.error) == (None, run.ASLEEP)
     assert watching.run_unless_held(["/bin/true"]).ok
 
 
@@ -822,7 +823,7 @@ def test_the_program_runs_by_itself_and_tells(node: Node, tmp_path: Path, python
     place = tmp_path / "elsewhere"
     place.mkdir()
     script = place / "watch.py"
-    script.write_text(watch.COMPONENT.program.text().replace("sys.argv[1:])", f"sys.argv[1:], {str(node.tree.root)!r})"))
+    script.write_text(watch.SCRIPT.text().replace("sys.argv[1:])", f"sys.argv[1:], {str(node.tree.root)!r})"))
     (place / "json.py").write_text("raise SystemExit('a file beside the program was imported')\n")
     with web(place) as server:
         secret(node, server.address)

@@ -27,7 +27,7 @@ PROGRAM = f"{paths.PROGRAMS}/gpu_log.py"
 SERVICE_FILE = f"/etc/systemd/system/{SERVICE}"
 TIMER_FILE = f"/etc/systemd/system/{TIMER}"
 FILES = (PROGRAM, SERVICE_FILE, TIMER_FILE)
-_SCRIPT = programs.Program(NAME, "programs.gpu_log", PROGRAM)
+SCRIPT = programs.Program(NAME, "programs.gpu_log", PROGRAM)
 
 _TURNS = programs.Timed(
     "gpu.log",
@@ -57,7 +57,7 @@ def manages(context: Context) -> Manages:
 
 
 def inputs(context: Context) -> Mapping[str, object]:
-    return {"days": context.stack["gpu_log"]["days"], "program": _SCRIPT.digest()}
+    return {"days": context.stack["gpu_log"]["days"], "program": SCRIPT.digest()}
 
 
 # The work of the role
@@ -128,7 +128,7 @@ COMPONENT = Component(
     parts=("gpu_log",),
     touches=TOUCHES,
     units=(SERVICE, TIMER),
-    program=_SCRIPT,
+    program=SCRIPT,
     outgrown=(programs.SAMPLER,),
     judge=judge,
     steps=STEPS,

@@ -35,7 +35,7 @@ NAME = "gpu_settings"
 SERVICE = "gpuwright-gpu-settings.service"
 SETTINGS = f"{paths.SETTINGS}/gpu_settings.json"
 PROGRAM = f"{paths.PROGRAMS}/gpu_settings.py"
-_SCRIPT = programs.Program(NAME, "programs.gpu_settings", PROGRAM)
+SCRIPT = programs.Program(NAME, "programs.gpu_settings", PROGRAM)
 UNIT = f"/etc/systemd/system/{SERVICE}"
 #: Watts by which two power limits are the same.
 _SAME_W = 0.5
@@ -59,7 +59,7 @@ def manages(context: Context) -> Manages:
 
 
 def inputs(context: Context) -> Mapping[str, object]:
-    return {"cards": context.stack["gpu_settings"]["cards"], "program": _SCRIPT.digest()}
+    return {"cards": context.stack["gpu_settings"]["cards"], "program": SCRIPT.digest()}
 
 
 def differences(facts: Facts, stack: Stack) -> list[tuple[str, str, str, str]]:
@@ -293,7 +293,7 @@ COMPONENT = Component(
     parts=("gpu_settings",),
     touches=TOUCHES,
     units=(SERVICE,),
-    program=_SCRIPT,
+    program=SCRIPT,
     outgrown=(mig.PROGRAM, programs.PROCESSES),
     refuse=refuse,
     disturbs=disturbs,

@@ -29,7 +29,7 @@ NAME = "mig"
 SERVICE = "gpuwright-mig.service"
 LAYOUT = f"{paths.SETTINGS}/mig.json"
 PROGRAM = f"{paths.PROGRAMS}/mig_layout.py"
-_SCRIPT = programs.Program(NAME, "programs.mig_layout", PROGRAM)
+SCRIPT = programs.Program(NAME, "programs.mig_layout", PROGRAM)
 UNIT = f"/etc/systemd/system/{SERVICE}"
 #: The toolkit's own unit; without it the toolkit finds the cards by itself.
 _CDI_UNIT = "nvidia-cdi-refresh.service"
@@ -72,7 +72,7 @@ def manages(context: Context) -> Manages:
 
 
 def inputs(context: Context) -> Mapping[str, object]:
-    return {"cards": context.stack["mig"]["cards"], "program": _SCRIPT.digest()}
+    return {"cards": context.stack["mig"]["cards"], "program": SCRIPT.digest()}
 
 
 def wrong_cards(facts: Facts, stack: Stack) -> list[tuple[str, str, str]]:
@@ -248,7 +248,7 @@ COMPONENT = Component(
     parts=("mig",),
     touches=TOUCHES,
     units=(SERVICE,),
-    program=_SCRIPT,
+    program=SCRIPT,
     outgrown=(programs.PROCESSES,),
     disturbs=disturbs,
     judge=judge,

@@ -42,7 +42,7 @@ NAME = "monitoring_exporters"
 #: What its role changes.
 TOUCHES = frozenset({"packages", "services"})
 _SOURCES = ("nvidia-cuda", "epel")
-_SCRIPT = programs.Program(NAME, "programs.gpu_exporter", units.PROGRAM)
+SCRIPT = programs.Program(NAME, "programs.gpu_exporter", units.PROGRAM)
 #: Whose rules of the firewall are theirs.
 _OWNER: FirewallOwner = "exporters"
 
@@ -147,7 +147,7 @@ def manages(context: Context) -> Manages:
 
 def inputs(context: Context) -> Mapping[str, object]:
     exporters = context.stack["monitoring_exporters"]
-    ours = [_SCRIPT.digest() for run in units.ours(exporters) if run.program]
+    ours = [SCRIPT.digest() for run in units.ours(exporters) if run.program]
     return {**exporters, "programs": ours}
 
 
@@ -288,7 +288,7 @@ COMPONENT = Component(
     parts=(NAME,),
     touches=TOUCHES,
     units=(UNIT, *units.SOCKETS),
-    program=_SCRIPT,
+    program=SCRIPT,
     outgrown=(programs.SAMPLER, programs.METRICS),
     demands=demands,
     version_prefixes=version_prefixes,

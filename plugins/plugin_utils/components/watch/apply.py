@@ -36,7 +36,7 @@ NAME = "watch"
 SERVICE = "gpuwright-watch.service"
 TIMER = "gpuwright-watch.timer"
 PROGRAM = f"{paths.PROGRAMS}/watch.py"
-_SCRIPT = programs.Program(NAME, "watch.program", PROGRAM)
+SCRIPT = programs.Program(NAME, "watch.program", PROGRAM)
 SERVICE_FILE = f"/etc/systemd/system/{SERVICE}"
 TIMER_FILE = f"/etc/systemd/system/{TIMER}"
 #: Not the address of the webhook: no seal names a file with a secret.
@@ -70,7 +70,7 @@ def manages(context: Context) -> Manages:
 def inputs(context: Context) -> Mapping[str, object]:
     """The wish, and what a newer collection brings besides: its program, and what the rules say."""
     written = hashlib.sha256(_settings(context.stack["watch"]).encode()).hexdigest()
-    return {"minutes": context.stack["watch"]["minutes"], "settings": written, "program": _SCRIPT.digest()}
+    return {"minutes": context.stack["watch"]["minutes"], "settings": written, "program": SCRIPT.digest()}
 
 
 # The work of the role
@@ -234,7 +234,7 @@ COMPONENT = Component(
     parts=("watch",),
     touches=TOUCHES,
     units=(SERVICE, TIMER),
-    program=_SCRIPT,
+    program=SCRIPT,
     judge=judge,
     steps=STEPS,
 )

@@ -9,7 +9,7 @@ A value that is no number is one of two things, and they must not be confused: *
 is no failure) or an *error* (``[GPU is lost]`` is one). The first becomes ``None``; the second becomes ``None`` with an
 entry in the card's ``errors``.
 
-Pure functions: nothing is executed here.
+Pure functions: what runs nvidia-smi is handed in.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ import itertools
 import re
 import xml.etree.ElementTree as ET
 from typing import TYPE_CHECKING, Dict, List, Optional, Tuple, cast
+
+from ansible_collections.gpuwright.node.plugins.module_utils.smi.run import Runner, SmiError
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import (
@@ -28,10 +30,6 @@ if TYPE_CHECKING:
         RetiredPages,
         SmiData,
     )
-
-
-class SmiError(Exception):
-    """What was read is no answer of nvidia-smi; the text is a sentence for a person."""
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -251,12 +249,11 @@ def parse_xml(text: object) -> SmiData:
     Raises:
         SmiError: no document, a document that is cut off or larger than any real one, or one that is not nvidia-smi's.
     """
-    document, notes = _cut_out(text)
-    root = _parse(document)
-    if root.tag != _ROOT:
-        raise SmiError(f"expected the XML of nvidia-smi (<{_ROOT}>) and found <{root.tag[:100]}>")
+    document, beside = cut_out(text)
+    root = tree(document)
+    notes = lines(beside)
     reader = _Reader(root)
-    gpus = [_gpu(index, element) for index, element in enumerate(_some(root, "gpu", _MOST_CARDS))]
+    gpus = [card(index, element) for index, element in enumerate(cards(root))]
     driver, attached = reader.text("driver_version"), reader.integer("attached_gpus")
     for path in ("driver_version", "attached_gpus"):
         # Every host has them; only parts of a document come without.
@@ -272,6 +269,28 @@ def parse_xml(text: object) -> SmiData:
     }
 
 
+def described(smi: Runner) -> ET.Element:
+    """The document of the cards that are there. nvidia-smi ends with an error where one card is lost, and describes the others.
+
+    Raises SmiError, and as the runner does.
+    """
+    arguments = ["-q", "-x"]
+    status, text = smi(arguments)
+    if status != 0 and not is_begun(text):
+        raise SmiError("nvidia-smi {} failed ({}): {}".format(" ".join(arguments), status, text.strip()))
+    return tree(cut_out(text)[0])
+
+
+def cards(root: ET.Element) -> List[ET.Element]:
+    """The elements of the cards, in nvidia-smi's order, which is that of PCI bus ids. Raises SmiError for more than a machine has."""
+    return _some(root, "gpu", _MOST_CARDS)
+
+
+def is_begun(text: str) -> bool:
+    """Whether a document begins somewhere in a text."""
+    return "<" + _ROOT in text
+
+
 def _some(element: ET.Element, path: str, most: int) -> List[ET.Element]:
     """What is found at a path. Raises SmiError where it is more than any machine has."""
     found = element.findall(path)
@@ -280,8 +299,8 @@ def _some(element: ET.Element, path: str, most: int) -> List[ET.Element]:
     return found
 
 
-def _cut_out(text: object) -> Tuple[str, List[str]]:
-    """The document and the lines around it."""
+def cut_out(text: object) -> Tuple[str, str]:
+    """The document, and what stands around it. Raises SmiError where there is none, or not all of it."""
     decoded = text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)
     if len(decoded) > _MOST_CHARACTERS:
         raise SmiError(f"nvidia-smi printed {len(decoded)} characters; at most {_MOST_CHARACTERS} are read")
@@ -295,7 +314,7 @@ def _cut_out(text: object) -> Tuple[str, List[str]]:
     if end < 0:
         raise SmiError(f"the XML of nvidia-smi is cut off: {closing} is missing after {len(decoded)} characters")
     end += len(closing)
-    return decoded[start:end], lines(decoded[:start] + "\n" + decoded[end:])
+    return decoded[start:end], decoded[:start] + "\n" + decoded[end:]
 
 
 def lines(text: str) -> List[str]:
@@ -313,25 +332,39 @@ def _no_document(text: str) -> str:
     return f"expected the XML of nvidia-smi and found {first[:120]!r}"
 
 
-def _parse(document: str) -> ET.Element:
-    """The tree. The DTD is never resolved, entities are not accepted, control characters in names are replaced."""
+#: Most of a document; and names that users gave their programs.
+_LISTS = re.compile(r"<(supported_clocks|processes|accounted_processes|compute_processes)>.*?</\1>", re.DOTALL)
+
+
+def tree(document: str, lists: bool = True) -> ET.Element:
+    """The tree. The DTD is never resolved, entities are not accepted, control characters in names are replaced.
+
+    ``lists``: False leaves out the clocks that are offered and the processes, for who asks every few seconds. Raises SmiError.
+    """
     body = _DOCTYPE.sub("", document, count=1)
     if "<!DOCTYPE" in body or "<!ENTITY" in body:
         raise SmiError("the XML declares entities of its own: this is not an answer of nvidia-smi")
+    body = body if lists else _LISTS.sub("", body)
     if body.count("<") > _MOST_TAGS:
         raise SmiError(f"the XML has {body.count('<')} tags; at most {_MOST_TAGS} are read")
     body = _ILLEGAL_REFERENCE.sub("?", _ILLEGAL_XML.sub("?", body))
     # The text is already decoded; what the declaration says of an encoding no longer holds.
     body = re.sub(r"^<\?xml[^>]*\?>", "", body)
     try:
-        return ET.fromstring(body)  # noqa: S314 - no DTD and no entity is left in it
-    except ET.ParseError:
-        pass
-    try:
-        # Command lines of processes are not always escaped.
-        return ET.fromstring(_with_escaped_names(body))  # noqa: S314 - as above
+        root = _parsed(body)
     except ET.ParseError as error:
         raise SmiError(f"the XML of nvidia-smi cannot be read: {error}") from error
+    if root.tag != _ROOT:
+        raise SmiError(f"expected the XML of nvidia-smi (<{_ROOT}>) and found <{root.tag[:100]}>")
+    return root
+
+
+def _parsed(body: str) -> ET.Element:
+    try:
+        return ET.fromstring(body)  # noqa: S314 - no DTD and no entity is left in it
+    except ET.ParseError:
+        # Command lines of processes are not always escaped.
+        return ET.fromstring(_with_escaped_names(body))  # noqa: S314 - as above
 
 
 def _with_escaped_names(body: str) -> str:
@@ -443,8 +476,8 @@ _VALUES: Tuple[Tuple[str, str, Tuple[str, ...]], ...] = (
 )
 
 
-def _gpu(index: int, element: ET.Element) -> Card:
-    """One card: the table above, and what takes more than one value to tell."""
+def card(index: int, element: ET.Element) -> Card:
+    """One card by its element: the table above, and what takes more than one value to tell."""
     read = _Reader(element)
     values: Dict[str, object] = {}
     groups: Dict[str, Dict[str, object]] = {"clocks": {}, "fabric": {}, "pcie": {}, "ecc": {}}
