@@ -24,10 +24,10 @@ from typing import Any, Literal, get_args, get_origin, is_typeddict
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "collections")]
 
-from ansible_collections.gpuwright.node.plugins.plugin_utils.model import definition, report  # noqa: E402 - found by the line above
+from ansible_collections.gpuwright.node.plugins.plugin_utils.model import definition, lock, report  # noqa: E402 - found by the line above
 
 #: By name: the definition, and what its file is called.
-DOCUMENTS: dict[str, type] = {"report": report.Report}
+DOCUMENTS: dict[str, type] = {"report": report.Report, "lock": lock.Lock}
 _WIDTH = 130
 _NAMES = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}
 
@@ -56,7 +56,8 @@ class Schema:
         if origin is list:
             # Of a part of another document its text may stand for it.
             items = {"type": ["object", "string"]} if inner[0] is dict else self.of(inner[0])
-            return {"type": "array", "items": items}
+            least = {"minItems": rule.number} if isinstance(rule, definition.Least) else {}
+            return {"type": "array", **least, "items": items}
         if origin is dict:
             return {
                 "type": "object",

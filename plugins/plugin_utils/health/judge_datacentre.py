@@ -39,7 +39,7 @@ def judge_peermem(view: View, stack: Stack) -> list[Check]:
             remedy=UP,
         )
         return [check]
-    cards = [gpu for gpu in view.get("pci.gpus") or () if gpu.get("class") == _CONTROLLER_3D]
+    cards = [gpu for gpu in view.gpus if gpu.get("class") == _CONTROLLER_3D]
     if not cards or not view.get("pci.network_adapters") or loaded:
         return []
     if view.get("driver.loaded_modules") == "proprietary" and "InfiniBand" in (view.get("fabric.link_layers") or ()):

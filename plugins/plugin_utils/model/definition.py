@@ -7,11 +7,13 @@ docs/*.schema.json are written from the same definitions by tools/build_schemas.
 
 from __future__ import annotations
 
+import re
 import types
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import (
     Annotated,
+    Literal,
     NamedTuple,
     NotRequired,
     Union,
@@ -30,7 +32,7 @@ class Matches(NamedTuple):
 
 
 class Least(NamedTuple):
-    """A number that is at least this, as a part of an annotation."""
+    """A number that is at least this, or a list of so many at least, as a part of an annotation."""
 
     number: int
 
@@ -62,6 +64,8 @@ class Key(NamedTuple):
     annotation: object
     required: bool
 
+
+_NAMES: Mapping[object, str] = {str: "a text", int: "a number", bool: "true or false", type(None): "null"}
 
 #: ISO 8601, UTC.
 Time = Annotated[str, Matches(r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}Z$")]
@@ -96,6 +100,52 @@ def kind(annotation: object) -> Kind:
     if len(found) == 1 and get_origin(found[0]) is Annotated:
         rule, found = get_args(found[0])[1], get_args(found[0])[:1]
     return Kind(found, len(found) < len(several), rule)
+
+
+def mistakes(document: type, value: object, place: str = "") -> Iterator[str]:
+    """Yield what of a value is not as its definition says, each with its place."""
+    if not isinstance(value, Mapping):
+        yield f"{place or 'it'} has to be a mapping, found {type(value).__name__}"
+        return
+    known = keys(document)
+    yield from (
+        f"{place or 'it'} has a key {key!r} that this version does not know" for key in value if key not in known
+    )
+    for key, said in known.items():
+        below = f"{place}.{key}".lstrip(".")
+        if key in value:
+            yield from _mistakes(kind(said.annotation), value[key], below)
+        elif said.required:
+            yield f"{below} is missing"
+
+
+def _mistakes(said: Kind, value: object, place: str) -> Iterator[str]:
+    of, rule = said.types[0], said.rule
+    if is_typeddict(of):
+        yield from mistakes(cast("type", of), value, place)
+    elif get_origin(of) is list:
+        if not isinstance(value, list):
+            yield f"{place} has to be a list, found {type(value).__name__}"
+            return
+        if isinstance(rule, Least) and len(value) < rule.number:
+            yield f"{place} has to have {rule.number} at least, found {len(value)}"
+        for number, each in enumerate(value):
+            yield from _mistakes(kind(get_args(of)[0]), each, f"{place}[{number}]")
+    elif not (value is None and said.nullable) and not any(_is(value, each) for each in said.types):
+        names = [
+            _NAMES.get(each) or str(get_args(each)[0])
+            for each in (*said.types, *([type(None)] if said.nullable else ()))
+        ]
+        yield f"{place} has to be {' or '.join(names)}, found {value!r}"
+    elif isinstance(rule, Matches) and isinstance(value, str) and not re.fullmatch(rule.pattern, value):
+        yield f"{place} has to match {rule.pattern}, found {value[:80]!r}"
+
+
+def _is(value: object, of: object) -> bool:
+    """Say whether a value is of a type; to Python true is a number too. Ansible's texts are a kind of text of their own."""
+    if get_origin(of) is Literal:
+        return value in get_args(of) and not isinstance(value, bool)
+    return isinstance(of, type) and isinstance(value, of) and (of is bool or not isinstance(value, bool))
 
 
 def shaped(document: type, values: Mapping[str, object]) -> dict[str, object]:

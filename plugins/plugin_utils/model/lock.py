@@ -1,18 +1,17 @@
 # Copyright: gpuwright contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The lock file: a stack with exact versions. docs/lock.schema.json says the same."""
+"""The lock file: a stack with exact versions. docs/lock.schema.json is written from it, and a lock that is read is held against it."""
 
 from __future__ import annotations
 
-from typing import NotRequired, TypedDict
+from typing import Literal, NotRequired, TypedDict
 
 from ..components.container_toolkit.model import LockedToolkit
-from ..components.cuda.model import CudaCompat
 from ..components.frameworks.model import LockedWheel
 
 
 class LockRules(TypedDict):
-    """Rules that a lock was made by."""
+    """The rules that the stack was resolved by."""
 
     generated: str
     digest: str
@@ -27,15 +26,20 @@ class LockMachine(TypedDict):
     environment: str
     secure_boot: bool | None
     desktop: bool
+    """Whether an NVIDIA card drives a screen"""
     nvswitch: bool
     kernel: str | None
+    """Null: not given"""
     python: list[str]
 
 
 class LockQuestion(LockMachine):
-    """Machine and wish that a lock was made for."""
+    """The machine that the stack was resolved for and the wish. Another machine may be held to the lock where its own stack comes out the
+    same.
+    """
 
     want: list[str]
+    """The wish, as --want takes it"""
 
 
 class LockDriver(TypedDict):
@@ -60,17 +64,29 @@ class LockToolkit(TypedDict):
     """Where it comes from if that is not NVIDIA's repository: runfile or distro"""
 
 
+class LockCompat(TypedDict):
+    """Package of a lock with which a driver runs a newer CUDA (forward compatibility)."""
+
+    version: str
+    package: str
+
+
 class LockLibrary(TypedDict):
     """cuDNN, NCCL or TensorRT of a lock."""
 
     version: str | None
     packages: list[str]
-    cuda: NotRequired[str]
-    """CUDA major version that the packages are built for, where their names do not say it"""
     source: NotRequired[str]
-    """Where it comes from if that are no packages: archive"""
+    """archive: NVIDIA's archives, in the toolkits' own directories. Absent: packages"""
     archives: NotRequired[list[str]]
-    """Names of NVIDIA's archives, one for each toolkit"""
+    """Names of the archives, one for each toolkit"""
+
+
+class LockLibraryForCuda(LockLibrary):
+    """NCCL or TensorRT of a lock."""
+
+    cuda: NotRequired[str]
+    """The CUDA major version that packages are built for, where their names do not say it"""
 
 
 class LockFramework(TypedDict):
@@ -80,15 +96,22 @@ class LockFramework(TypedDict):
     version: str
     variant: str | None
     requirements: list[str]
+    """What pip is asked for"""
     constraints: list[str]
+    """What pip is held to besides"""
     index_url: str | None
+    """Null: the host's own index. A mirror may stand in its place"""
     cuda: str | None
     cudnn: str | None
     interpreter: str
     environment: NotRequired[str]
+    """Its name, where it is not the framework's own"""
     others: NotRequired[list[str]]
+    """What is installed besides: a project's requirements, and what a Jupyter kernel needs"""
     kernel: NotRequired[str]
+    """Directory of its Jupyter kernel, where one is wished"""
     wheels: NotRequired[list[LockedWheel]]
+    """Everything that the environment is made of. Absent: what pip takes besides the requirements is not locked"""
 
 
 class LockRepository(TypedDict):
@@ -99,27 +122,32 @@ class LockRepository(TypedDict):
     suites: list[str]
     components: list[str]
     fingerprint: str | None
+    """Of the key that signs it. Null: a repository of the distribution"""
 
 
 class LockStack(LockedToolkit):
-    """Stack of a lock."""
+    """A part that was not wished and is not needed is absent. Packages of the kernel and the container engine follow each node and are not
+    locked.
+    """
 
-    repositories: list[LockRepository]
     driver: NotRequired[LockDriver]
     cuda: NotRequired[list[LockToolkit]]
-    cuda_compat: NotRequired[CudaCompat]
+    cuda_compat: NotRequired[LockCompat]
     cudnn: NotRequired[LockLibrary]
-    nccl: NotRequired[LockLibrary]
-    tensorrt: NotRequired[LockLibrary]
+    nccl: NotRequired[LockLibraryForCuda]
+    tensorrt: NotRequired[LockLibraryForCuda]
     frameworks: NotRequired[list[LockFramework]]
+    repositories: list[LockRepository]
+    """Where the packages come from. A mirror may stand in the place of an address"""
 
 
 class Lock(TypedDict):
-    """Lock file."""
+    """What `gpuwright resolve --lock FILE` writes: a stack with exact versions, that `--lock` holds hosts to."""
 
-    lock: int
-    """Version of the format"""
+    lock: Literal[1]
+    """Version of this format. A reader refuses a higher one"""
     gpuwright: str
+    """Version that wrote the lock"""
     rules: LockRules
     question: LockQuestion
     stack: LockStack

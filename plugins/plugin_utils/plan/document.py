@@ -5,12 +5,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from ...module_utils.base import checks as checking
 from ..components.base import Finding
 from ..health import causes, judge
-from ..model import sections
+from ..model import definition, sections
+from ..model.plan import Plan
 from ..rules import hosts, load_rules
 from ..wish.wish import BadInput, Wish
 from . import expectations, taking
@@ -20,79 +21,35 @@ if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.facts import Card, Facts
     from ansible_collections.gpuwright.node.plugins.module_utils.index import PackageInstall
 
-    from ..model.plan import Change, ChangedPackage, FactsSummary, Plan
+    from ..model.plan import Change, ChangedPackage, FactsSummary
     from ..model.stack import Refusal
     from .request import Request
 
 
-def base(facts: Facts, request: Request, wish: Wish | None = None) -> Plan:
-    """A plan in which nothing is to be done: every key that a plan has."""
-    return {
+def of_nothing(facts: Facts, request: Request, wish: Wish | None = None) -> Plan:
+    """A plan in which nothing is to be done: each key of its definition is empty, but what the run and the node say."""
+    said = {
         "schema": 1,
         "host": request.host,
         "ok": True,
-        "error": None,
-        "suggestions": [],
-        "conflicts": [],
-        "refusals": [],
-        "skipped": None,
-        "changes": [],
-        "components": [],
-        "reboot": False,
-        "reboot_reason": None,
-        "rescue": [],
-        "download_bytes": 0,
-        "disk_bytes": 0,
-        "install": [],
-        "takes": [],
-        "may_take": [],
-        "rebuild": [],
-        "builds": {},
-        "prefer": None,
-        "left_out": [],
-        "enabled": [],
-        "from_controller": None,
         "versions_verified": True,
-        "stack": {},
-        "warnings": [],
-        "why": [],
-        "assumed": {},
-        "gpus": [],
         "expected_gpus": expectations.expected(wish or Wish(), facts),
-        "provision_only": False,
-        "cards_missing": False,
-        "cpu_only": False,
-        "digests": {},
-        "begin": {},
-        "remember": None,
-        "way_back": False,
-        "failing": None,
-        "restore": None,
-        "exchange": None,
-        "brings": None,
-        "gave_way": None,
-        "remove": None,
         "boots": request.boots,
         "allow_busy": request.allow_busy,
         "package_manager": facts["packages"]["manager"],
         "package_family": facts["os"]["family"],
-        "work": {},
-        "manages": {},
-        "packages": {},
-        "checks": [],
         "verdict": "incomplete",
-        "why_not": None,
-        "stack_digest": None,
         "facts_summary": summary(facts),
         "cards": cards(facts),
     }
+    return cast("Plan", definition.shaped(Plan, {}) | said)
 
 
 def ended(
     facts: Facts, request: Request, *, refusals: Sequence[Refusal] = (), conflicts: Sequence[Refusal] = ()
 ) -> Plan:
     """A plan that cannot be carried out, with what says why."""
-    plan: Plan = {**base(facts, request), "ok": False, "refusals": list(refusals), "conflicts": list(conflicts)}
+    plan: Plan = {**of_nothing(facts, request), "ok": False, "refusals": list(refusals), "conflicts": list(conflicts)}
     return judged(plan, request)
 
 
@@ -100,13 +57,14 @@ def skipped(facts: Facts, request: Request) -> Plan:
     """The plan of a machine without a card from which nothing is expected."""
     reason = hosts.with_others("no NVIDIA GPU, and none is expected", facts)
     check = checking.make("gpu.count", "skip", reason=reason)
-    return judged({**base(facts, request), "skipped": reason, "checks": [check]}, request)
+    return judged({**of_nothing(facts, request), "skipped": reason, "checks": [check]}, request)
 
 
 def without_their_card(facts: Facts, wish: Wish, request: Request) -> Plan:
     """The answer of ``doctor`` where somebody brought a driver, and no card is there for it."""
     return judged(
-        {**base(facts, request, wish), "checks": judge.judge(facts, None, expectations.expected(wish, facts))}, request
+        {**of_nothing(facts, request, wish), "checks": judge.judge(facts, None, expectations.expected(wish, facts))},
+        request,
     )
 
 
@@ -115,12 +73,17 @@ def without_cards(facts: Facts, wish: Wish, request: Request, text: str, remedy:
     checks = judge.judge(facts, None, expectations.expected(wish, facts))
     if checking.verdict(checks) != "fail":
         checks = [*checks, checking.make("gpu.count", "fail", "fatal", reason=text, remedy=remedy)]
-    return judged({**base(facts, request, wish), "checks": checks}, request)
+    return judged({**of_nothing(facts, request, wish), "checks": checks}, request)
 
 
 def bad_input(facts: Facts, request: Request, error: BadInput) -> Plan:
     """The plan of a host whose wish cannot be understood."""
-    plan: Plan = {**base(facts, request), "ok": False, "error": str(error), "suggestions": list(error.suggestions)}
+    plan: Plan = {
+        **of_nothing(facts, request),
+        "ok": False,
+        "error": str(error),
+        "suggestions": list(error.suggestions),
+    }
     return judged(plan, request)
 
 

@@ -68,7 +68,7 @@ def finish(drafted: Draft, index: PackageIndex | None, wheels: python_query.Whee
     found = findings.with_return(found, drafted.state, context.facts)
     if request.moves:
         found = upgrading.with_newer(found, context, request)
-    plan = document.base(context.facts, request, drafted.wish)
+    plan = document.of_nothing(context.facts, request, drafted.wish)
     plan |= {"why": drafted.answer["why"], "assumed": drafted.answer["assumed"], "gpus": drafted.answer["gpus"]}
     plan["stack"], plan["exchange"] = context.stack, sets
     plan["provision_only"], plan["cpu_only"] = context.provision_only, context.cpu_only

@@ -198,7 +198,7 @@ def take_back(
     stays = [*kept, *(_driver_that_stays(facts) if not restores else ())]
     found = findings(facts, stays, restores=restores)
     reason = reboot_reason(facts, restores=restores)
-    plan = document.base(facts, request)
+    plan = document.of_nothing(facts, request)
     plan["changes"] = [document.change(name, each, {}, {}) for name, rows in found.items() for each in rows]
     plan["components"] = ["remove", *([reboot.NAME] if reason else [])] if found else []
     plan["remove"] = to_do = work(facts, stays, restores=restores)

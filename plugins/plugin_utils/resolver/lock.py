@@ -9,18 +9,18 @@ where the two differ the node is refused with the reason. What reaches a node is
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 from ansible_collections.gpuwright.node.plugins.module_utils.packages import wheels
 
 from ..components.frameworks.model import FrameworkEnvironment
 from ..components.frameworks.wish import projects
-from ..model import given_file, shortfalls
+from ..model import definition, given_file, shortfalls
 from ..model.errors import BadInput
-from ..model.lock import Lock, LockDriver, LockFramework, LockMachine, LockStack
+from ..model.lock import Lock, LockDriver, LockFramework, LockMachine, LockRepository, LockStack
 from ..model.stack import Conflict, Repository, Stack
 from ..model.wish import Project, Requirement
 from ..rules import Rules
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.seal import DriverStack
 
 #: Version of the format. A file with a higher one may mean what this version does not know.
-SCHEMA = 1
+SCHEMA: Final = 1
 
 #: Variables of a host that a lock does not speak of: where things lie and which cards count.
 HOST_VARIABLES = tuple(
@@ -46,39 +46,6 @@ HOST_VARIABLES = tuple(
     if (name.startswith("gpuwright_") and name != "gpuwright_want") or any(name in words.of_host for words in WORDS)
 )
 
-#: What a lock file holds: a type, a list of one kind, or the keys of a mapping ("?" marks one that may be absent).
-#: docs/lock.schema.json says the same for other programs; a test holds the two equal.
-SHAPE: dict[str, Any] = {
-    "lock": int,
-    "gpuwright": str,
-    "rules": {"generated": str, "digest": str},
-    "question": {
-        "gpus": [str],
-        "os": str,
-        "arch": str,
-        "environment": str,
-        "secure_boot": (bool, type(None)),
-        "desktop": bool,
-        "nvswitch": bool,
-        "kernel": (str, type(None)),
-        "python": [str],
-        "want": [str],
-    },
-    "stack": {
-        **{f"{part.key}?": part.shape for part in PARTS},
-        "repositories": [
-            {
-                "name": str,
-                "uris": [str],
-                "suites": [str],
-                "components": [str],
-                "fingerprint": (str, type(None)),
-            }
-        ],
-    },
-}
-
-_NAMES = {str: "a text", int: "a number", bool: "true or false", type(None): "null"}
 #: What `--assume` says of a machine.
 _ASSUMED = ("secure_boot", "desktop", "nvswitch", "kernel", "python")
 _MACHINE = {
@@ -140,9 +107,8 @@ def left_open(document: Lock) -> list[str]:
     """Return the parts of a lock without an exact version, as --want calls them: the rules know none. An index decides there."""
     stack = document["stack"]
     there = [part for part in PARTS if part.key in stack]
-    found = [part.want for part in there if isinstance(part.shape, Mapping) and part.is_open(part.of(stack))]
-    rows = [(part, row) for part in there if isinstance(part.shape, list) for row in part.of(stack)]
-    return found + [part.want for part, row in rows if part.is_open(row)]
+    found = [part.want for part in there if not part.several and part.is_open(part.of(stack))]
+    return found + [part.want for part in there if part.several for row in part.of(stack) if part.is_open(row)]
 
 
 def _stack(stack: Stack) -> LockStack:
@@ -157,21 +123,19 @@ def _stack(stack: Stack) -> LockStack:
 
 def _held(part: Part, value: Any) -> Any:
     """Return of a part what a lock holds of it."""
-    if isinstance(part.shape, list):
-        return [_only(row, part.shape[0]) for row in value]
-    found: Any = _only(part.as_locked(value), part.shape)
+    if part.several:
+        return [_only(row, part.row) for row in value]
+    found: Any = _only(part.as_locked(value), part.row)
     if part.of_kernel:
         found["packages"] = [name for name in value["packages"] if not name.startswith(part.of_kernel)]
     return found
 
 
-def _only(row: Mapping[str, object], shape: Mapping[str, object]) -> dict[str, object]:
-    asked = {key.rstrip("?"): kind for key, kind in shape.items() if not key.endswith("?") or row.get(key[:-1])}
-    return {key: _copied(row.get(key)) if isinstance(kind, list) else row.get(key) for key, kind in asked.items()}
-
-
-def _copied(rows: object) -> list[object]:
-    return list(rows) if isinstance(rows, Iterable) else []
+def _only(row: Mapping[str, object], held: type) -> dict[str, object]:
+    """Return of a row what a lock holds of it: what may be absent is, where it is empty."""
+    known = definition.keys(held)
+    there = {key: value for key, value in row.items() if key in known and (value or known[key].required)}
+    return definition.shaped(held, there)
 
 
 def _hashed(stack: LockStack, hashes: Sequence[tuple[str, str]]) -> LockStack:
@@ -236,7 +200,7 @@ def with_wheels(document: Lock | None, stack: Stack) -> Stack:
 
 
 def _repository(row: Repository) -> dict[str, object]:
-    kept = _only(row, SHAPE["stack"]["repositories"][0])
+    kept = _only(row, LockRepository)
     key = row.get("key")
     return {**kept, "fingerprint": key["fingerprint"] if key else None}
 
@@ -290,7 +254,7 @@ def check(document: Any, what: str = "gpuwright_lock") -> Lock:
         )
     if schema is True or schema != SCHEMA:
         raise BadInput(f"{what} has the format {schema!r}, expected {SCHEMA}", again)
-    mistake = next(_mistakes(document, SHAPE, ""), None) or next(_not_wheels(document["stack"]), None)
+    mistake = next(definition.mistakes(Lock, document), None) or next(_rendered(document), None)
     if mistake:
         raise BadInput(f"{what}: {mistake}", again)
     Wish.from_wants(as_wants(document["stack"]))
@@ -299,53 +263,10 @@ def check(document: Any, what: str = "gpuwright_lock") -> Lock:
     return cast("Lock", dict(document))
 
 
-def _mistakes(value: Any, kind: Any, place: str) -> Iterator[str]:
-    """Yield what is wrong with a value, each with its place."""
-    if isinstance(kind, Mapping):
-        yield from _mistakes_of_mapping(value, kind, place)
-    elif isinstance(kind, list):
-        if not isinstance(value, list):
-            yield f"{place} has to be a list, found {type(value).__name__}"
-            return
-        for number, each in enumerate(value):
-            yield from _mistakes(each, kind[0], f"{place}[{number}]")
-    else:
-        kinds = kind if isinstance(kind, tuple) else (kind,)
-        if not any(_is(value, each) for each in kinds):
-            yield f"{place} has to be {' or '.join(_NAMES[each] for each in kinds)}, found {value!r}"
-        elif plain.is_template(value):
-            yield f"{place} has to be plain text, found the template {value!r}"
-
-
-def _mistakes_of_mapping(value: Any, kind: Mapping[str, object], place: str) -> Iterator[str]:
-    if not isinstance(value, Mapping):
-        yield f"{place} has to be a mapping, found {type(value).__name__}"
-        return
-    known = {key.rstrip("?") for key in kind}
-    yield from (
-        f"{place or 'it'} has a key {key!r} that this version does not know" for key in value if key not in known
-    )
-    for key, shape in kind.items():
-        name = key.rstrip("?")
-        below = f"{place}.{name}".lstrip(".")
-        if name in value:
-            yield from _mistakes(value[name], shape, below)
-        elif name == key:
-            yield f"{below} is missing"
-
-
-def _not_wheels(stack: LockStack) -> Iterator[str]:
-    """Yield each wheel that is not one: it becomes a line of a file that pip reads."""
-    for framework in stack.get("frameworks") or ():
-        for row in framework.get("wheels") or ():
-            written = wheels.Wheel(row["name"], row["version"], tuple(row["sha256"])).line()
-            if not row["sha256"] or not wheels.is_pin(written):
-                yield f"stack.frameworks has a wheel with a name, a version or a SHA-256 that is none: {written[:80]!r}"
-
-
-def _is(value: Any, kind: type) -> bool:
-    """Say whether a value is of a kind; to Python true is a number too. Ansible's texts are a kind of text of their own."""
-    return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+def _rendered(document: object) -> Iterator[str]:
+    """Yield each text that Ansible would make another one of."""
+    for place, found in plain.templates(document):
+        yield f"{place} has to be plain text, found the template {found!r}"
 
 
 # asking for what one names -----------------------------------------------------------------------------

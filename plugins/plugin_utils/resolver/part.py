@@ -7,21 +7,19 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast, get_args, get_origin
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 from ansible_collections.gpuwright.node.plugins.module_utils.base.pattern import lazy
 
 from ..components.cuda.model import Library
-from ..model.lock import LockLibrary
+from ..model import definition
+from ..model.lock import LockLibrary, LockLibraryForCuda, LockStack
 from ..model.stack import Stack
 from ..rules import Row, Rules
 from ..wish.wish import Wish
 from .log import Log
 from .machine import Machine
-
-#: What a lock holds of a part, as in lock.SHAPE.
-Shape = Mapping[str, object]
 
 #: Package sources: NVIDIA's CUDA repository, the container toolkit's, and what Red Hat's family has besides its own.
 CUDA_SOURCE = "nvidia-cuda"
@@ -33,10 +31,6 @@ OF_DCGM = "DCGM"
 RUNFILE, DISTRO = "runfile", "distro"
 #: The source of a library that is a tar archive for each toolkit.
 ARCHIVE = "archive"
-#: The shape of a library, by packages of the first one or by archives. Its packages may be built for one CUDA major.
-PACKAGED: Shape = {"version": (str, type(None)), "packages": [str], "source?": str, "archives?": [str]}
-FOR_CUDA: Shape = {**PACKAGED, "cuda?": str}
-
 
 _VERSION = lazy(r"\d+(\.\d+)+", re.ASCII)
 
@@ -68,7 +62,7 @@ class Part:
     """A part of the stack.
 
     key: in the stack, and the field of a wish that says whether it is wished. title: for a person.
-    shape: what a lock holds of it, as in lock.SHAPE. wants: the part of a lock as --want takes it.
+    wants: the part of a lock as --want takes it.
     exactly: the part of a stack with the newest version that the rules know, where it is left open.
     as_locked: the part of a stack by the keys of a lock, where a lock says it otherwise.
     version_key: what tells its version. is_open: whether one of its rows has no exact version.
@@ -82,7 +76,6 @@ class Part:
 
     key: str
     title: str
-    shape: Any
     wants: Callable[[Any], Iterator[str]]
     exactly: Callable[[Any, Stack, Machine, Rules], object] = _as_it_is
     as_locked: Callable[[Any], Any] = lambda part: part
@@ -99,6 +92,21 @@ class Part:
     def of(self, stack: Mapping[str, object]) -> Any:
         """Return what a stack has of it; None where it has nothing."""
         return stack.get(self.key)
+
+    @property
+    def row(self) -> type:
+        """What a lock holds of it, or of each of it where there may be several."""
+        return cast("type", get_args(self._held)[0] if self.several else self._held)
+
+    @property
+    def several(self) -> bool:
+        """Whether a stack has a list of it."""
+        return get_origin(self._held) is list
+
+    @property
+    def _held(self) -> object:
+        """What the definition of a lock says of it."""
+        return definition.keys(LockStack)[self.key].annotation
 
     @property
     def want(self) -> str:
@@ -136,7 +144,7 @@ class HostPart:
         return stack.get(self.key)
 
 
-def library(key: str, title: str, shape: Shape, rows: Callable[[Rules], list[Row]]) -> Part:
+def library(key: str, title: str, rows: Callable[[Rules], list[Row]]) -> Part:
     """Return the part of a library that NVIDIA's CUDA repository has; ``rows``: its releases in the rules."""
 
     def wants(part: LockLibrary) -> Iterator[str]:
@@ -146,14 +154,13 @@ def library(key: str, title: str, shape: Shape, rows: Callable[[Rules], list[Row
         if part.get("source"):
             yield f"{key}-source={part['source']}"
 
-    def exactly(part: Library, stack: Stack, machine: Machine, rules: Rules) -> LockLibrary:
+    def exactly(part: Library, stack: Stack, machine: Machine, rules: Rules) -> LockLibraryForCuda:
         majors = {numeric_version.major(toolkit["version"]) for toolkit in stack.get("cuda") or ()}
         return {**_as_locked(part), "version": _newest(part, majors, machine.arch, rows(rules))}
 
     return Part(
         key,
         title,
-        shape,
         wants,
         exactly,
         _as_locked,
@@ -164,9 +171,9 @@ def library(key: str, title: str, shape: Shape, rows: Callable[[Rules], list[Row
     )
 
 
-def _as_locked(part: Library) -> LockLibrary:
+def _as_locked(part: Library) -> LockLibraryForCuda:
     """Return a library as a lock has it: of archives their names, in which their versions and their CUDA are."""
-    row: LockLibrary = {"version": part["version"], "packages": part["packages"]}
+    row: LockLibraryForCuda = {"version": part["version"], "packages": part["packages"]}
     if "cuda" in part:
         row["cuda"] = part["cuda"]
     archives = [each["name"] for each in part.get("archives") or ()]

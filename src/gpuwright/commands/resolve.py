@@ -110,7 +110,8 @@ def _rows(stack: Stack) -> Iterator[tuple[str, str, str]]:
         yield "driver", str(driver.get("version") or driver["branch"]), _driver(driver)
     for toolkit in stack.get("cuda") or ():
         yield "cuda", str(toolkit["version"]), f"{toolkit['mode']}: {_packages(toolkit)}"
-    packaged = [part for part in PARTS if part.source and "packages" in part.shape and part.of(stack)]
+    single = [part for part in PARTS if part.source and not part.several and part.of(stack)]
+    packaged = [part for part in single if "packages" in part.row.__annotations__]
     rows = [
         (part, (part.want, str(part.of(stack).get(part.version_key) or "newest"), _packages(part.of(stack))))
         for part in packaged

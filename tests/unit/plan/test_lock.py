@@ -19,6 +19,7 @@ import pytest
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
 from ansible_collections.gpuwright.node.plugins.module_utils.base.versions import EVERY_PACKAGE
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.errors import BadInput
+from ansible_collections.gpuwright.node.plugins.plugin_utils.model.lock import LockStack
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model.plan import Plan
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan import index_query
 from ansible_collections.gpuwright.node.plugins.plugin_utils.plan.draft import Draft, make_draft
@@ -237,7 +238,7 @@ def test_packages_of_the_kernel_follow_each_node_and_are_not_locked() -> None:
 def test_every_part_of_a_stack_is_locked_or_known_not_to_be() -> None:
     wants = ("driver", "cuda", "cudnn", "nccl", "tensorrt", "container-toolkit", "pytorch")
     stack = resolver.resolve(machine(system="ubuntu-24.04"), Wish.from_wants(wants), load_rules())["stack"]
-    assert stack.keys() <= {name.rstrip("?") for name in lock.SHAPE["stack"]}
+    assert stack.keys() <= LockStack.__annotations__.keys()
 
 
 def test_nothing_is_locked_where_nothing_resolves() -> None:
@@ -342,7 +343,7 @@ def test_wheels_that_break_a_constraint_are_those_of_another_stack() -> None:
 def test_a_locked_wheel_cannot_be_a_line_of_another_kind(schema: Any, key: str, value: Any) -> None:
     document = hashed()
     document["stack"]["frameworks"][0]["wheels"][0][key] = value
-    with pytest.raises(BadInput, match=r"a wheel with a name, a version or a SHA-256 that is none"):
+    with pytest.raises(BadInput, match=rf"stack\.frameworks\[0\]\.wheels\[0\]\.{key}.* has to (match|have 1 at least)"):
         lock.check(document)
     assert "\\n" in repr(value) or not jsonschema.Draft202012Validator(schema).is_valid(document)
 
@@ -433,33 +434,6 @@ def test_a_lock_file_that_is_not_there_or_cannot_be_read_is_bad_input(tmp_path: 
             lock.load(name)
     with pytest.raises(BadInput, match="is not there"):
         lock.load("~nobody-here/lock.json")
-
-
-def test_the_published_schema_and_the_reader_say_the_same(schema: Any) -> None:
-    assert _of_schema(schema, schema["$defs"]) == _of_shape(lock.SHAPE)
-
-
-def _of_shape(kind: Any) -> Any:
-    if isinstance(kind, dict):
-        return {key: _of_shape(shape) for key, shape in kind.items()}
-    if isinstance(kind, list):
-        return [_of_shape(kind[0])]
-    names = {str: "string", bool: "boolean", int: "integer", type(None): "null"}
-    return sorted(names[each] for each in (kind if isinstance(kind, tuple) else (kind,)))
-
-
-def _of_schema(part: Any, definitions: Any) -> Any:
-    if "$ref" in part:
-        part = definitions[part["$ref"].rsplit("/", 1)[1]]
-    if "const" in part:
-        return ["integer"]
-    if part["type"] == "object":
-        assert part["additionalProperties"] is False
-        marks = {key: key if key in part["required"] else f"{key}?" for key in part["properties"]}
-        return {marks[key]: _of_schema(below, definitions) for key, below in part["properties"].items()}
-    if part["type"] == "array":
-        return [_of_schema(part["items"], definitions)]
-    return sorted(part["type"] if isinstance(part["type"], list) else [part["type"]])
 
 
 # --- asking for it ----------------------------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
-"""The one definition of a document: its keys, and what is empty."""
+"""The one definition of a document: its keys, what is empty, and what of a value is not so."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, TypedDict
 
 import pytest
 
@@ -76,6 +76,51 @@ def test_what_nobody_said_is_empty() -> None:
 )
 def test_a_value_takes_the_shape_of_its_key(key: str, given: object, made: object) -> None:
     assert definition.shaped(Outer, {key: given})[key] == made
+
+
+class Strict(TypedDict):
+    format: Literal[1]
+    name: Annotated[str, definition.Matches("^[a-z]+$")]
+    open: str | None
+    yes: bool
+    count: int
+    rows: Annotated[list[Inner], definition.Least(1)]
+    more: NotRequired[str]
+
+
+GOOD: dict[str, Any] = {"format": 1, "name": "a", "open": None, "yes": True, "count": 2, "rows": [{"name": "x"}]}
+
+
+@pytest.mark.parametrize("change", [{}, {"open": "x"}, {"more": "x"}, {"rows": [{"name": "x", "number": 1}]}])
+def test_what_is_as_its_definition_says_has_no_mistake(change: dict[str, Any]) -> None:
+    assert list(definition.mistakes(Strict, {**GOOD, **change})) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"name": "a\n"}, "name has to match ^[a-z]+$, found 'a\\n'"),
+        ({"name": None}, "name has to be a text, found None"),
+        ({"open": 5}, "open has to be a text or null, found 5"),
+        ({"yes": 1}, "yes has to be true or false, found 1"),
+        ({"count": True}, "count has to be a number, found True"),
+        ({"rows": {}}, "rows has to be a list, found dict"),
+        ({"rows": []}, "rows has to have 1 at least, found 0"),
+        ({"rows": [{"name": "x"}, []]}, "rows[1] has to be a mapping, found list"),
+        ({"rows": [{}]}, "rows[0].name is missing"),
+        ({"rows": [{"name": "x", "odd": 1}]}, "rows[0] has a key 'odd' that this version does not know"),
+        ({"odd": 1}, "it has a key 'odd' that this version does not know"),
+        ({"format": 2}, "format has to be 1, found 2"),
+        ({"format": True}, "format has to be 1, found True"),
+    ],
+)
+def test_a_mistake_has_its_place(change: dict[str, Any], said: str) -> None:
+    assert list(definition.mistakes(Strict, {**GOOD, **change})) == [said]
+
+
+def test_what_is_missing_is_said_and_no_document_is_one_mistake() -> None:
+    assert next(definition.mistakes(Strict, {})) == "format is missing"
+    assert list(definition.mistakes(Strict, [])) == ["it has to be a mapping, found list"]
 
 
 @pytest.mark.parametrize("document", [Plan, Record, LockStack])

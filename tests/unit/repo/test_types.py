@@ -17,10 +17,10 @@ from ansible_collections.gpuwright.node.plugins.module_utils import check, facts
 from ansible_collections.gpuwright.node.plugins.modules import plan
 from ansible_collections.gpuwright.node.plugins.modules import report as report_module
 from ansible_collections.gpuwright.node.plugins.plugin_utils import gate
-from ansible_collections.gpuwright.node.plugins.plugin_utils.model import lock as lock_types
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model import plan as plans
 from ansible_collections.gpuwright.node.plugins.plugin_utils.model import report
-from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver import lock
+from ansible_collections.gpuwright.node.plugins.plugin_utils.model.lock import LockStack
+from ansible_collections.gpuwright.node.plugins.plugin_utils.resolver.parts import PARTS
 from tests.unit.plan import nodes
 from tools import build_schemas, build_types
 
@@ -69,22 +69,9 @@ def test_the_type_of_the_index_leaves_out_what_every_answer_has() -> None:
     assert set(index.PackageIndex.__annotations__) == there - build_types.ENVELOPE
 
 
-@pytest.mark.parametrize(
-    ("made", "shape"),
-    [
-        (lock_types.Lock, lock.SHAPE),
-        (lock_types.LockRules, lock.SHAPE["rules"]),
-        (lock_types.LockQuestion, lock.SHAPE["question"]),
-        (lock_types.LockStack, lock.SHAPE["stack"]),
-        (lock_types.LockDriver, lock.SHAPE["stack"]["driver?"]),
-        (lock_types.LockToolkit, lock.SHAPE["stack"]["cuda?"][0]),
-        (lock_types.LockFramework, lock.SHAPE["stack"]["frameworks?"][0]),
-        (lock_types.LockRepository, lock.SHAPE["stack"]["repositories"][0]),
-    ],
-    ids=lambda value: getattr(value, "__name__", ""),
-)
-def test_a_type_of_a_lock_has_the_keys_of_its_shape(made: Any, shape: dict[str, Any]) -> None:
-    assert set(made.__annotations__) == {key.rstrip("?") for key in shape}
+def test_every_part_of_a_lock_has_its_definition() -> None:
+    assert {part.key for part in PARTS} == set(LockStack.__annotations__) - {"repositories"}
+    assert {part.key for part in PARTS if part.several} == {"cuda", "frameworks"}
 
 
 def test_the_schemas_of_documents_are_those_of_their_definitions(capsys: pytest.CaptureFixture[str]) -> None:

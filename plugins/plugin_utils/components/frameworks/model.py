@@ -4,15 +4,18 @@
 
 from __future__ import annotations
 
-from typing import NotRequired, TypedDict
+from typing import Annotated, NotRequired, TypedDict
+
+from ...model.definition import Least, Matches
 
 
 class LockedWheel(TypedDict):
-    """Wheel that a lock names."""
+    """Wheel that a lock names. It becomes a line of a file that pip reads."""
 
-    name: str
-    version: str
-    sha256: list[str]
+    name: Annotated[str, Matches(r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+    version: Annotated[str, Matches(r"^[A-Za-z0-9.+!_-]+$")]
+    sha256: Annotated[list[Annotated[str, Matches(r"^[0-9a-f]{64}$")]], Least(1)]
+    """Of each file that it may come as"""
 
 
 class Origin(TypedDict, total=False):

@@ -259,7 +259,6 @@ def _places(toolkit: ContainerToolkit, machine: Machine, wish: Wish, system: Row
 PART = Part(
     "container_toolkit",
     "container toolkit",
-    {"version_spec": str, "packages": [str]},
     _wants,
     _exactly,
     version_key="version_spec",

@@ -168,4 +168,4 @@ _ARCH = {"x86_64": "x86_64", "aarch64": "sbsa"}
 ARCHIVES = Archives(
     "cudnn", "cuDNN", "compat/cudnn.yaml (archives)", "nvidia-redist-cudnn", _published, _serves, given=_archive
 )
-PART = part.library("cudnn", "cuDNN", part.PACKAGED, lambda rules: rules["cudnn"]["versions"])
+PART = part.library("cudnn", "cuDNN", lambda rules: rules["cudnn"]["versions"])

@@ -182,7 +182,6 @@ def _wants(_part: CudaCompat) -> Iterator[str]:
 PART = Part(
     "cuda_compat",
     "forward-compatibility package",
-    {"version": str, "package": str},
     _wants,
     source=CUDA_SOURCE,
     left_out=("jetson",),

@@ -66,4 +66,4 @@ def _serves(version: str, major: str, machine: Machine, rules: Rules) -> bool:
 
 
 ARCHIVES = Archives("nccl", "NCCL", "compat/libraries.yaml (nccl_archives)", "nvidia-redist-nccl", _published, _serves)
-PART = part.library("nccl", "NCCL", part.FOR_CUDA, lambda rules: rules["libraries"]["nccl"])
+PART = part.library("nccl", "NCCL", lambda rules: rules["libraries"]["nccl"])

@@ -188,4 +188,4 @@ ARCHIVES = Archives(
     _published_archives,
     _serves_all,
 )
-PART = part.library("tensorrt", "TensorRT", part.FOR_CUDA, lambda rules: rules["libraries"]["tensorrt"])
+PART = part.library("tensorrt", "TensorRT", lambda rules: rules["libraries"]["tensorrt"])

@@ -340,7 +340,6 @@ def _release(cuda: str, rules: Rules) -> str | None:
 PART = Part(
     "cuda",
     "CUDA toolkit",
-    [{"version": str, "release": (str, type(None)), "packages": [str], "source?": str}],
     _wants,
     _exactly,
     is_open=lambda toolkit: not toolkit["release"],

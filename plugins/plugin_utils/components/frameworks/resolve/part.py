@@ -43,23 +43,6 @@ def _uncompared(_theirs: LockFramework, *, adopted: bool) -> tuple[str, ...]:
 PART = Part(
     "frameworks",
     "frameworks",
-    [
-        {
-            "name": str,
-            "version": str,
-            "variant": (str, type(None)),
-            "requirements": [str],
-            "constraints": [str],
-            "index_url": (str, type(None)),
-            "cuda": (str, type(None)),
-            "cudnn": (str, type(None)),
-            "interpreter": str,
-            "environment?": str,
-            "others?": [str],
-            "kernel?": str,
-            "wheels?": [{"name": str, "version": str, "sha256": [str]}],
-        }
-    ],
     _wants,
     uncompared=_uncompared,
     cards=False,

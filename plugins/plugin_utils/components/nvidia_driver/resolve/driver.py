@@ -495,15 +495,6 @@ def _uncompared(theirs: LockDriver, *, adopted: bool) -> tuple[str, ...]:
 PART = Part(
     "driver",
     "driver",
-    {
-        "branch": str,
-        "version": (str, type(None)),
-        "modules": str,
-        "source": str,
-        "set": (str, type(None)),
-        "build": (str, type(None)),
-        "packages": [str],
-    },
     _wants,
     _exactly,
     is_open=lambda driver: not driver["version"],
