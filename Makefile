@@ -120,6 +120,11 @@ compat-refresh: venv ## bring compat/ up to what upstreams publish: a change for
 	@$(BIN)/python -m tools.compat_refresh
 	@$(MAKE) --no-print-directory rules
 
+.PHONY: card
+card: ## on a machine with a card, without network: all that meets it, in eight minutes, and what is other than in the tests; `OUT=DIR`
+	@python=$(BIN)/python; "$$python" -c '' 2>/dev/null || python=$$(tools/find-python $(PYTHONS) 2>/dev/null) || python=python3; \
+	PYTHONPATH=$(CURDIR)/src:$(CURDIR)/collections "$$python" -m tools.card $(STEPS)
+
 .PHONY: demo demo-clean
 demo: venv ## bring a simulated node to a proven one, without a GPU
 	@PATH="$(BIN):$$PATH" $(BIN)/gpuwright demo

@@ -130,7 +130,7 @@ class Mirrored(Action):
         super().__init__("up")
         self.mirror = mirror
 
-    def on_node(self, module: str, arguments: Any, _task_vars: Any) -> Any:
+    def on_node(self, module: str, arguments: Any, task_vars: Any, **_more: Any) -> Any:
         self.asked.append((module, arguments))
         demands = [SimpleNamespace(**row) for row in arguments["questions"]]
         return {"changed": False, "answers": [_answer(each, self.mirror) for each in demands], "trials": []}
