@@ -1,6 +1,6 @@
 # Copyright: gpuwright contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The gate for what a module answers that needs nothing else on the controller: node_facts, and those that meta/runtime.yml leads here."""
+"""The gate for what the module node_facts answers. Documentation: plugins/modules/node_facts.py."""
 
 from __future__ import annotations
 
@@ -8,4 +8,4 @@ from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.node_action
 
 
 class ActionModule(ModuleAction):
-    """See the documentation modules: node_facts, and those that meta/runtime.yml names."""
+    """See the documentation module of the same name."""

@@ -1,0 +1,11 @@
+# Copyright: gpuwright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The gate for what the module gpu_compute answers. Documentation: plugins/modules/gpu_compute.py."""
+
+from __future__ import annotations
+
+from ansible_collections.gpuwright.node.plugins.plugin_utils.actions.node_action import ModuleAction
+
+
+class ActionModule(ModuleAction):
+    """See the documentation module of the same name."""
