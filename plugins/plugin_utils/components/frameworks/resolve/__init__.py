@@ -117,7 +117,7 @@ def _place(
     machine: Machine, wish: Wish, support: CudaSupport | None, python: str | None, cuda: str | None = None
 ) -> companions.Place:
     """Return where something beside a framework is to run. A mirror may have wheels of its own."""
-    cards, wheels = machine.cards if support else (), upstreams.PYTHON_INDEX not in wish.mirrors
+    cards, wheels = tuple(machine.cards) if support else (), upstreams.PYTHON_INDEX not in wish.mirrors
     return companions.Place(cards, machine.arch, machine.os, machine.glibc, python, cuda, support, wheels)
 
 

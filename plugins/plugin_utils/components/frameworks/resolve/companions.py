@@ -19,7 +19,7 @@ from ansible_collections.gpuwright.node.plugins.module_utils.frameworks import A
 from ....model.wish import Requirement
 from ....resolver.log import Entry, Log, conflict
 from ....resolver.machine import Card
-from ....rules import Row, Rules, companions
+from ....rules import Row, Rules, companions, remembered
 from ....rules.companions import Need
 from ....wish import specifiers
 from ...cuda.resolve.support import CudaSupport
@@ -48,7 +48,7 @@ class Place:
     made.
     """
 
-    cards: Sequence[Card]
+    cards: tuple[Card, ...]
     arch: str
     os: str
     glibc: str | None
@@ -98,6 +98,11 @@ def choose(
     """Return the newest release that a requirement allows and that runs beside others, or the newest one with what is against it; None
     where nothing is known of what it allows. ``newest``: no older one is looked at.
     """
+    return _chosen(text, place, tuple(beside), newest, rules)
+
+
+@remembered
+def _chosen(text: str, place: Place, beside: Sequence[Requirement], newest: bool, rules: Rules) -> Chosen | None:
     name, exact = required.name(text), required.exact(text)
     if exact:
         found = list(faults(name, exact, place, beside, rules))

@@ -25,6 +25,8 @@ from .offer import Offer
 if TYPE_CHECKING:
     from packaging.requirements import Requirement as Parsed
 
+# What is kept of requirements that were read: as many as a project may have.
+_MOST = 16384
 RULE = "frameworks.together"
 # How the builds of one release are told apart: 2.0.2+cu117, 2.0.2+cpu.
 _OF_CUDA = lazy(r"nvidia-[a-z0-9-]+-cu(1[123])")
@@ -74,6 +76,7 @@ def applying(required: Iterable[Requirement], python: str, arch: str) -> list[Re
     return found
 
 
+@lru_cache(maxsize=_MOST)
 def name(text: str) -> str:
     """Return the distribution that a requirement names, as an index spells it."""
     from packaging.utils import canonicalize_name
@@ -92,11 +95,13 @@ def is_limit(text: str) -> bool:
     return bool(specifier(text))
 
 
+@lru_cache(maxsize=_MOST)
 def specifier(text: str) -> str:
     """Return which versions a requirement allows; "" for all."""
     return str(_parsed(text).specifier)
 
 
+@lru_cache(maxsize=_MOST)
 def exact(text: str) -> str | None:
     """Return the version that a requirement pins; None where it leaves a choice."""
     found = [each.version for each in _parsed(text).specifier if each.operator in ("==", "===")]
@@ -167,6 +172,7 @@ def _of(distribution: str, offer: Offer, contents: Contents) -> Iterator[str]:
     yield from (each for each in held(offer, contents) if name(each) == distribution)
 
 
+@lru_cache(maxsize=_MOST)
 def agree(one: str, other: str) -> bool:
     """Say whether two requirements of one distribution may be met by one version, as far as one of them pins it."""
     pinned, specifier = exact(one), str(_parsed(other).specifier)
@@ -200,8 +206,7 @@ def _variables(python: str, arch: str) -> Mapping[str, str]:
     }
 
 
-# As many as a project may have.
-@lru_cache(maxsize=16384)
+@lru_cache(maxsize=_MOST)
 def _parsed(text: str) -> Parsed:
     from packaging.requirements import Requirement as Parsed
 
