@@ -274,6 +274,7 @@ def look(smi: run.Runner, known: Known) -> Tuple[List[Card], Optional[str]]:
     Raises SmiError where it answers for none, Hung as the runner does.
     """
     status, text = smi(["-q", "-x"])
+    problem = ""
     try:
         described, beside = document.cut_out(text)
     except run.SmiError as error:

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from ansible_collections.gpuwright.node.plugins.module_utils.base import checks
 
 from ..model import definition
-from ..model.report import VERDICTS, Counts, Failure, Record, Report, Run
+from ..model.report import VERDICTS, Failure, Record, Report, Run
 
 if TYPE_CHECKING:
     from ansible_collections.gpuwright.node.plugins.module_utils.check import Check
+
+    from ..model.report import Counts
 
 SCHEMA: Final = 1
 
