@@ -10,7 +10,7 @@ CPU = "cpu"
 
 
 class About(NamedTuple):
-    """A framework as it is called, asked for and proven. Which wheels run where is in plugin_utils/resolver/frameworks/.
+    """A framework as it is called, asked for and proven. Which wheels run where is in plugin_utils/components/frameworks/resolve/.
 
     Attributes:
         name: what `--want` takes; the environment is a directory of this name.

@@ -166,13 +166,6 @@ def judge(reference: str, machine: Machine, wish: Wish, stack: Stack, rules: Rul
     return replace(behind, runs=None, text=text)
 
 
-def _deleted(cuda: str, asked: _Asked) -> str:
-    """Return that an old image is no more, and whether the driver would have run it."""
-    runs = asked.support.mode(cuda, asked.rules) is not None
-    driver = "" if runs else f", and the driver, which brings CUDA {asked.support.cuda}, does not run CUDA {cuda}"
-    return f"all images of CUDA older than {_DELETED_BEFORE} were deleted{driver}"
-
-
 def _no_such_tag(tag: str, asked: _Asked) -> tuple[str, bool | None] | None:
     """Return why nvidia/cuda has no such tag, and False, or None where it may have it yet; None where it has it, or its CUDA was not read
     as a whole.
@@ -183,7 +176,7 @@ def _no_such_tag(tag: str, asked: _Asked) -> tuple[str, bool | None] | None:
     rows: list[Row] = asked.rules["images"]["tags"]
     oldest = _minor(rows[0])
     if not numeric_version.at_least(found["cuda"], _DELETED_BEFORE):
-        return _deleted(found["cuda"], asked), False
+        return f"all images of CUDA older than {_DELETED_BEFORE} were deleted", False
     if not found["patch"]:
         return (
             f"the tags of nvidia/cuda have the whole release ({rows[-1]['release']}), and {found['cuda']} is none",

@@ -9,7 +9,7 @@ the installer.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpuwright.node.plugins.module_utils.base import numeric_version
@@ -35,8 +35,6 @@ RULE = "frameworks.companions"
 _NOT_TO_HAVE = ("stub", "other", "nothing")
 # The torch in the name of a build: +pt24cu124 (PyG), +cu12torch2.6cxx11abiFALSE (flash-attn and its like).
 _BUILT_FOR = lazy(r"(?:torch|pt)(\d)\.?(\d{1,2})")
-# The CUDA in the name of a build of torch: 2.6.0+cu126.
-_CUDA_BUILD = lazy(r"^torch==\S+\+cu(\d\d)(\d)$")
 # Pythons that a range may mean: what none of them is in has no wheels at all, what the last is in has no end.
 _PYTHONS = [f"3.{minor}" for minor in range(6, 30)]
 
@@ -179,9 +177,6 @@ def _is_within(text: str, meant: str, spec: str) -> bool:
 
 def bound(name: str, version: str, place: Place, beside: Sequence[Requirement], rules: Rules) -> list[Fault]:
     """Return what is against a release that the table of its own framework does not have: where nothing is, what it goes with."""
-    built = next((build for each in beside if (build := _CUDA_BUILD.search(each.text))), None)
-    if built and not place.cuda:
-        place = replace(place, cuda=f"{built[1]}.{built[2]}")
     found = list(faults(name, version, place, beside, rules))
     return found or [Fault(f"is for {_words(each.text)}", each.row) for each in _needs(name, version, rules)]
 
